@@ -1,0 +1,189 @@
+# moeref: builds with GNU make, a C11 compiler, OpenBLAS, MPFR/GMP, jansson; tests need Check.
+
+CC ?= gcc
+OPT ?= -O3
+BUILD ?= build
+MOREFLAGS ?=
+WARN := -Wall -Wextra -Wstrict-prototypes -Wmissing-prototypes
+# In CI a warning is an error; on a user's newer compiler it must not be.
+ifeq ($(CI),true)
+WARN += -Werror
+endif
+# No contraction: a*b+c is two roundings unless the source says fma. -frounding-math: MPFR twins and
+# tests change the rounding mode.
+FLAGS = -std=c11 -D_GNU_SOURCE $(WARN) $(OPT) -g -ffp-contract=off -frounding-math -fno-math-errno \
+	-fopenmp -fPIC -MMD -MP $(MOREFLAGS) $(CFLAGS)
+LIBS := -lopenblas -lmpfr -lgmp -ljansson -lm
+PREFIX ?= /usr/local
+ARCH := $(shell $(CC) -dumpmachine | cut -d- -f1)
+VERSION := $(shell sed -n 's/^.define MR_VERSION "\(.*\)"/\1/p' ref/moeref.h)
+
+# Hot loops (ref/*/*_simd.c) are compiled once for each instruction set and chosen at run time.
+ifeq ($(ARCH),x86_64)
+ISAS := base v3 v4
+else
+ISAS := base
+endif
+ISA_FLAGS_base :=
+ISA_FLAGS_v3 := -march=x86-64-v3
+ISA_FLAGS_v4 := -march=x86-64-v4 -mprefer-vector-width=512
+
+REF := $(wildcard ref/*.c ref/*/*.c)
+SIMD := $(filter %_simd.c,$(REF))
+PLAIN := $(filter-out %_simd.c,$(REF))
+LIBOBJ := $(PLAIN:%.c=$(BUILD)/%.o) $(foreach isa,$(ISAS),$(SIMD:%.c=$(BUILD)/%.$(isa).o))
+TOOLOBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tools/*.c))
+TESTSRC := $(wildcard tests/test_*.c)
+TESTOBJ := $(TESTSRC:%.c=$(BUILD)/%.o) $(BUILD)/tests/run.o \
+	$(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/support/*.c))
+BENCHOBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/bench/*.c))
+LIB := $(BUILD)/libmoeref.a
+
+.PHONY: help all deps demo test check-long check-oracles bench asan ubsan tsan fuzz gpu install \
+	showconfig clean format probe
+.DEFAULT_GOAL := all
+.DELETE_ON_ERROR:
+
+## help: lists every target with one line
+help:
+	@sed -n 's/^## \([a-z-]*\): \(.*\)/  \1|\2/p' $(firstword $(MAKEFILE_LIST)) | \
+		awk -F'|' '{printf "%-14s%s\n", $$1, $$2}'
+
+## all: builds build/moeref (the default)
+all: probe $(BUILD)/moeref
+
+DEBS := gcc libc6-dev pkg-config libopenblas-dev libmpfr-dev libgmp-dev libjansson-dev check
+
+## deps: installs the Debian packages that are missing (sudo only if not root)
+deps:
+	@missing=$$(for p in $(DEBS); do \
+	  dpkg-query -W -f='$${Status}\n' $$p 2>/dev/null | grep -q 'ok installed' || echo $$p; done); \
+	if [ -z "$$missing" ]; then echo "deps: all found"; else \
+	  echo "deps: missing:" $$missing "-> apt-get install"; \
+	  if [ "$$(id -u)" = 0 ]; then s=; else s=sudo; fi; \
+	  $$s apt-get update -qq && $$s env DEBIAN_FRONTEND=noninteractive \
+	    apt-get install -y -qq --no-install-recommends $$missing >/dev/null; fi
+
+probe:
+	@for l in openblas:cblas.h:libopenblas-dev mpfr:mpfr.h:libmpfr-dev gmp:gmp.h:libgmp-dev \
+	    jansson:jansson.h:libjansson-dev; do \
+	  IFS=:; set -- $$l; unset IFS; \
+	  if printf '#include <stdio.h>\n#include <%s>\n' $$2 | $(CC) -E -x c - >/dev/null 2>&1; \
+	  then [ -z "$(V)" ] || echo "$$1: found"; \
+	  else echo "$$1: missing -> nothing can be built: apt-get install $$3, or make deps"; \
+	    exit 1; fi; done
+
+$(BUILD)/%.base.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(FLAGS) $(ISA_FLAGS_base) -DMR_ISA=base -c $< -o $@
+$(BUILD)/%.v3.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(FLAGS) $(ISA_FLAGS_v3) -DMR_ISA=v3 -c $< -o $@
+$(BUILD)/%.v4.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(FLAGS) $(ISA_FLAGS_v4) -DMR_ISA=v4 -c $< -o $@
+$(BUILD)/%.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(FLAGS) -c $< -o $@
+
+$(LIB): $(LIBOBJ)
+	@rm -f $@
+	ar rcs $@ $^
+$(BUILD)/libmoeref.so: $(LIBOBJ)
+	$(CC) $(FLAGS) -shared -o $@ $^ $(LIBS)
+$(BUILD)/moeref: $(TOOLOBJ) $(LIB)
+	$(CC) $(FLAGS) -o $@ $^ $(LIBS)
+$(BUILD)/tests/run: $(TESTOBJ) $(LIB)
+	$(CC) $(FLAGS) -o $@ $^ $(shell pkg-config --libs check 2>/dev/null || echo -lcheck) $(LIBS)
+# The suites are the files: tests/test_NAME.c defines Suite *suite_NAME(void).
+$(BUILD)/tests/suites.inc: $(TESTSRC)
+	@mkdir -p $(@D)
+	@for f in $(TESTSRC); do n=$${f#tests/test_}; echo "SUITE($${n%.c})"; done > $@
+$(BUILD)/tests/run.o: $(BUILD)/tests/suites.inc
+$(BUILD)/tests/%.o: FLAGS += -I$(BUILD)/tests
+$(BUILD)/tests/bench/bench: $(BENCHOBJ) $(LIB)
+	$(CC) $(FLAGS) -o $@ $^ $(LIBS)
+
+## demo: routes the four shipped cases and prints their tables
+demo: all
+	@for c in toy glm4moe-tiny qwen3moe-tiny glm-5.3-flash; do \
+	  echo "\$$ build/moeref route cases/$$c.json"; \
+	  $(BUILD)/moeref route cases/$$c.json || exit 1; echo; done
+
+## test: builds and runs all tests; closes with Check's line
+test: all $(BUILD)/tests/run
+	$(BUILD)/tests/run
+
+## check-long: the tests that take minutes, after the short ones
+check-long: test
+	MOEREF_LONG=1 $(BUILD)/tests/run
+
+## bench: times certified routing against a bare dgemm; writes build/bench.json
+bench: all $(BUILD)/tests/bench/bench
+	$(BUILD)/tests/bench/bench $(BUILD)/bench.json
+
+## check-oracles: independent oracles in Python (numpy, mpmath) over the captures
+check-oracles: all
+	python3 tests/oracle/check.py $(BUILD)/moeref $(CAPTURES)
+
+SAN = $(MAKE) BUILD=build/$@ OPT=-O1
+## asan: the tests under AddressSanitizer and LeakSanitizer
+asan:
+	$(SAN) MOREFLAGS="-fsanitize=address -fno-omit-frame-pointer" test
+## ubsan: the tests under UndefinedBehaviorSanitizer
+ubsan:
+	$(SAN) MOREFLAGS="-fsanitize=undefined -fno-sanitize-recover=all" test
+## tsan: the tests under ThreadSanitizer (clang, libomp, archer: gcc's libgomp gives false races)
+tsan:
+	@if ! command -v clang >/dev/null || ! ls /usr/lib/llvm-*/lib/libarcher.so >/dev/null 2>&1; then \
+	  echo "clang or libomp: missing -> tsan cannot run: apt-get install clang libomp-dev"; exit 1; fi
+	TSAN_OPTIONS="ignore_noninstrumented_modules=1 $(TSAN_OPTIONS)" \
+	OMP_TOOL_LIBRARIES=$$(ls /usr/lib/llvm-*/lib/libarcher.so | head -1) \
+	$(SAN) CC=clang MOREFLAGS="-fsanitize=thread" test
+
+FUZZERS := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/*.c))
+FUZZ_SECONDS ?= 600
+## fuzz: every libFuzzer target for FUZZ_SECONDS (600) each; needs clang
+fuzz:
+	@command -v clang >/dev/null || { echo "clang: missing -> no fuzzing: apt-get install clang libclang-rt-14-dev"; exit 1; }
+	@mkdir -p build/fuzz
+	@set -e; for f in $(FUZZERS); do \
+	  clang -std=c11 -D_GNU_SOURCE -O1 -g -fopenmp -fsanitize=fuzzer,address,undefined \
+	    -fno-sanitize-recover=all -DMR_ISA=base tests/fuzz/$$f.c $(REF) $(LIBS) -o build/fuzz/$$f; \
+	  mkdir -p build/fuzz/corpus-$$f; \
+	  build/fuzz/$$f -max_total_time=$(FUZZ_SECONDS) -timeout=10 -rss_limit_mb=2048 \
+	    -artifact_prefix=build/fuzz/ build/fuzz/corpus-$$f $(wildcard tests/fuzz/seeds); done
+
+## gpu: compiles the CUDA harness (its own issue); says what is missing
+gpu:
+	@command -v nvcc >/dev/null || { echo "nvcc: missing -> CUDA code is NOT compiled"; exit 0; }; \
+	echo "nvcc: found; gpu/ holds no kernels yet"
+
+## install: moeref, libmoeref.a and moeref.h under PREFIX (/usr/local)
+install: all
+	install -D -m755 $(BUILD)/moeref $(DESTDIR)$(PREFIX)/bin/moeref
+	install -D -m644 $(LIB) $(DESTDIR)$(PREFIX)/lib/libmoeref.a
+	install -D -m644 ref/moeref.h $(DESTDIR)$(PREFIX)/include/moeref.h
+
+## showconfig: compiler, flags and libraries found
+showconfig:
+	@$(MAKE) --no-print-directory probe V=1
+	@echo "version:  $(VERSION)"; echo "compiler: $$($(CC) --version | head -1)"
+	@echo "flags:    $(FLAGS)"; echo "isas:     $(ISAS)"
+	@for p in openblas mpfr gmp jansson check; do \
+	  v=$$(pkg-config --modversion $$p 2>/dev/null) && echo "$$p: found $$v" || \
+	  echo "$$p: missing (or without pkg-config)"; done
+	@command -v nvcc >/dev/null && echo "nvcc: found $$(nvcc --version | sed -n 's/.*release //p')" || \
+	  echo "nvcc: missing -> CUDA code is not compiled"
+	@command -v clang >/dev/null && echo "clang: found" || echo "clang: missing -> no tsan, no fuzz"
+	@echo "OPENBLAS_CORETYPE: $${OPENBLAS_CORETYPE:-not set}"
+
+## format: clang-format over all C sources
+format:
+	clang-format -i $$(git ls-files '*.c' '*.h')
+
+## clean: removes build/
+clean:
+	rm -rf build
+
+-include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

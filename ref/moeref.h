@@ -1,0 +1,1 @@
+#define MR_VERSION "0.1.0"

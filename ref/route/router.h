@@ -1,0 +1,24 @@
+/* What a checkpoint's router means, mathematically (DESIGN section 2): no rounding, no engine. */
+#ifndef MOEREF_ROUTER_H
+#define MOEREF_ROUTER_H
+
+#include <stdbool.h>
+
+enum mr_score {
+    MR_SCORE_SIGMOID, /* 1 / (1 + exp(-logit)) */
+    MR_SCORE_SOFTMAX  /* exp(logit) / sum over all experts of exp(logit) */
+};
+const char *mr_score_name(enum mr_score score); /* "sigmoid", "softmax" */
+
+/* score -> rank key = score + bias -> the top_k largest keys -> weight from the score alone:
+ * score / (sum of the selected scores if norm_topk_prob) * routed_scaling_factor. */
+struct mr_router {
+    int experts, top_k, hidden;
+    enum mr_score score;
+    bool bias; /* e_score_correction_bias is added to rank, not to weigh */
+    int n_group, topk_group; /* 1, 1: no groups */
+    bool norm_topk_prob;
+    double routed_scaling_factor;
+};
+
+#endif
