@@ -26,7 +26,14 @@ struct mr_case_layer {
     struct mr_tensor topk_ids, topk_weights; /* observed, [tokens, top_k] */
 };
 
-enum mr_status mr_case_load(const char *path, struct mr_case **out, struct mr_error *err);
+/* What a command line may put in place of the case's own values. */
+struct mr_case_options {
+    const char *capture; /* this file instead of the case's captures; NULL: the case's */
+    long seed;           /* of "generate"; negative: the case's */
+};
+/* options may be NULL. */
+enum mr_status mr_case_load(const char *path, const struct mr_case_options *options,
+                            struct mr_case **out, struct mr_error *err);
 void mr_case_free(struct mr_case *c);
 
 const char *mr_case_name(const struct mr_case *c);
