@@ -1,6 +1,8 @@
 # moeref: builds with GNU make, a C11 compiler, OpenBLAS, MPFR/GMP, jansson; tests need Check.
 
-CC ?= gcc
+ifeq ($(origin CC),default)
+CC := gcc
+endif
 OPT ?= -O3
 BUILD ?= build
 MOREFLAGS ?=

@@ -14,8 +14,8 @@
 #define MR_CONFIG_FIELDS 16
 #define MR_MAX_LAYERS 1024
 
-/* Where a figure came from: key is the JSON key ("n_routed_experts"), or NULL when the class
- * default was taken; note is then e.g. "default of Glm4MoeConfig". */
+/* Where a figure came from: key is the JSON key ("n_routed_experts"), or "" when no key says it;
+ * note then says what does, e.g. "default of Glm4MoeConfig". */
 struct mr_config_source {
     const char *field; /* "experts", "top_k", ... the names `router --json` uses */
     char key[64];
@@ -34,15 +34,17 @@ struct mr_config {
     struct mr_config_source sources[MR_CONFIG_FIELDS];
 };
 
-/* Infinity and NaN as Python's json writes them are read (jansson refuses them; such a token
- * outside a string is replaced before parsing). Duplicate keys are refused. */
+/* Infinity and NaN as Python's json writes them are read (see json_python.h), but are no figure.
+ * Duplicate keys are refused. After a failure *out holds nothing of use. */
 enum mr_status mr_config_load(const char *path, struct mr_config *out, struct mr_error *err);
 enum mr_status mr_config_parse(const char *text, size_t bytes, const char *path,
                                struct mr_config *out, struct mr_error *err);
 
 /* Tensor names in a checkpoint of that model_type, "{layer}" to be replaced:
- * gate weight, correction bias (NULL if the class has none). */
+ * gate weight, a second name it goes by (NULL if none), correction bias (NULL if the class has
+ * none). */
 const char *mr_config_gate_name(const struct mr_config *config);
+const char *mr_config_gate_alias(const struct mr_config *config);
 const char *mr_config_bias_name(const struct mr_config *config);
 
 #endif

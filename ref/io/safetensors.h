@@ -1,5 +1,7 @@
 /* safetensors files: mapped, never read whole. Every rule of the format is enforced with a message
- * of its own (huggingface/safetensors README "Format" and tensor.rs).
+ * of its own (huggingface/safetensors README "Format" and tensor.rs), MR_ERR_FORMAT; a path that
+ * cannot be read or is no regular file is MR_ERR_IO, more than MR_MAX_DIMS dimensions
+ * MR_ERR_UNSUPPORTED. *out is NULL after a failure.
  *
  * Opened files are immutable and may be read by any number of threads. */
 #ifndef MOEREF_SAFETENSORS_H
@@ -25,7 +27,7 @@ enum mr_status mr_safetensors_parse(const void *image, size_t bytes, const char 
 
 const char *mr_safetensors_path(const struct mr_safetensors *file);
 size_t mr_safetensors_count(const struct mr_safetensors *file);
-/* i-th tensor in file order (by data offset, then name); its name is the file's. */
+/* i-th tensor in file order (by data_offsets, then name); its name is the file's. */
 const char *mr_safetensors_name(const struct mr_safetensors *file, size_t i);
 struct mr_tensor mr_safetensors_tensor(const struct mr_safetensors *file, size_t i);
 /* true and *out filled if there is a tensor of that name. */
@@ -37,9 +39,10 @@ const char *mr_safetensors_metadata(const struct mr_safetensors *file, const cha
 /* A set of files searched as one: checkpoint shards, or router and capture side by side. */
 struct mr_checkpoint;
 enum mr_status mr_checkpoint_new(struct mr_checkpoint **out, struct mr_error *err);
-/* path: a .safetensors file; a model.safetensors.index.json (its weight_map is read, a shard is
- * opened when a tensor of it is first asked for, shards lie beside the index); or a folder that
- * holds one or the other (index first, then model.safetensors). */
+/* path: a .safetensors file; a model.safetensors.index.json, known by its ending .json (its
+ * weight_map is read, a shard is opened when a tensor of it is first asked for, shards lie beside
+ * the index); or a folder that holds one or the other (index first, then model.safetensors).
+ * A file that the set already holds is passed over. */
 enum mr_status mr_checkpoint_add(struct mr_checkpoint *set, const char *path,
                                  struct mr_error *err);
 /* MR_ERR_MISSING names the tensor and the files searched; a tensor found in two files is
@@ -57,7 +60,8 @@ void mr_checkpoint_free(struct mr_checkpoint *set);
 /* Writer. Declare all tensors, begin, fill in any order and from any thread, finish.
  * Tensors are laid out by falling dtype width, then in the order declared; the header is padded
  * with spaces to a multiple of 8. Written to PATH.tmp.PID and renamed by finish, so that a broken
- * run leaves what was there before. */
+ * run leaves what was there before. finish refuses (MR_ERR_USAGE) while fewer bytes were put than a
+ * tensor holds; PATH must be a regular file (a link to one is followed) or not be there. */
 struct mr_writer;
 enum mr_status mr_writer_new(const char *path, struct mr_writer **out, struct mr_error *err);
 enum mr_status mr_writer_metadata(struct mr_writer *w, const char *key, const char *value,

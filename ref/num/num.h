@@ -15,7 +15,10 @@
  * (Rounding a real number to binary64 first and then here is double rounding: callers that need one
  * rounding of a sum hi + lo use mr_round_sum.)
  * NaN policy: a NaN encodes to the format's canonical quiet NaN, positive: bf16 0x7fff, fp16
- * 0x7fff, tf32 0x7fffe000, e4m3 0x7f, e5m2 0x7f (as NVIDIA's cvt does). */
+ * 0x7fff, tf32 0x7fffe000, e4m3 0x7f, e5m2 0x7f (as NVIDIA's cvt does). So does a NaN that e4m3
+ * puts in place of an Inf.
+ *
+ * Nothing here depends on the rounding mode, FTZ or DAZ of the calling thread. */
 #ifndef MOEREF_NUM_H
 #define MOEREF_NUM_H
 
@@ -68,7 +71,9 @@ extern const struct mr_format mr_format_bf16, mr_format_fp16, mr_format_tf32, mr
  * hi must be finite; a sum that is zero gives +0 unless hi is -0. */
 double mr_round_sum(double hi, double lo, const struct mr_format *format);
 
-/* Arrays: n stored elements of BF16, F16, F32 (F64 for the double form), unaligned, to values. */
+/* Arrays: n stored elements of BF16, F16, F32 (F64 for the double form), unaligned, to values;
+ * every NaN becomes quiet, as above. src and dst do not overlap. For any other dtype, which callers
+ * refuse by name, dst is all NaN. */
 void mr_widen_f32(const void *src, enum mr_dtype dtype, size_t n, float *dst);
 void mr_widen_f64(const void *src, enum mr_dtype dtype, size_t n, double *dst);
 

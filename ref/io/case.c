@@ -1,0 +1,248 @@
+/* What a loaded case answers: names, layers, and the checked tensors of one layer. */
+#include "case_private.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *mr_case_name(const struct mr_case *c) { return c->name; }
+const char *mr_case_about(const struct mr_case *c) { return c->about; }
+bool mr_case_from_logits(const struct mr_case *c) { return c->from_logits; }
+const struct mr_router *mr_case_router(const struct mr_case *c) { return &c->router; }
+const char *mr_case_arith(const struct mr_case *c) { return c->arith; }
+const char *mr_case_profile(const struct mr_case *c) { return c->profile; }
+const json_t *mr_case_json(const struct mr_case *c) { return c->json; }
+size_t mr_case_phase_count(const struct mr_case *c) { return c->phase_count; }
+const char *mr_case_phase(const struct mr_case *c, size_t i) { return c->phases[i]; }
+size_t mr_case_layer_count(const struct mr_case *c) { return c->layer_count; }
+int mr_case_layer_number(const struct mr_case *c, size_t i) { return c->layers[i]; }
+
+const struct mr_config *mr_case_config(const struct mr_case *c)
+{
+    return c->has_config ? &c->config : NULL;
+}
+
+static void free_made(struct case_made *made)
+{
+    mr_generated_free(&made->generated);
+    free(made->logits);
+    free(made->bias);
+    free(made);
+}
+
+void mr_case_free(struct mr_case *c)
+{
+    if (!c) return;
+    while (c->made) {
+        struct case_made *next = c->made->next;
+        free_made(c->made);
+        c->made = next;
+    }
+    mr_checkpoint_free(c->weights);
+    mr_checkpoint_free(c->captures);
+    for (int i = 0; i < TENSOR_COUNT; i++) mr_checkpoint_free(c->files[i]);
+    free(c->phases);
+    free(c->layers);
+    json_decref(c->json);
+    free(c->path);
+    free(c);
+}
+
+struct case_made *mr_case_find_made(const struct mr_case *c, int layer, size_t phase)
+{
+    struct case_made *made = c->made;
+    while (made && (made->layer != layer || made->phase != phase)) made = made->next;
+    return made;
+}
+
+void mr_case_release(struct mr_case *c, int layer, const char *phase)
+{
+    for (struct case_made **link = &c->made; *link; link = &(*link)->next) {
+        struct case_made *made = *link;
+        if (made->layer != layer || strcmp(c->phases[made->phase], phase) != 0) continue;
+        if (made->keep) return;
+        *link = made->next;
+        free_made(made);
+        return;
+    }
+}
+
+static struct mr_tensor made_tensor(enum mr_dtype dtype, const void *data, size_t rows, size_t cols)
+{
+    /* A tensor of no rows is there all the same: data says so, and nothing reads it. */
+    static const float none;
+    struct mr_tensor t = {.dtype = dtype, .ndim = rows == SIZE_MAX ? 1 : 2,
+                          .data = data ? data : &none};
+    t.shape[0] = rows == SIZE_MAX ? cols : rows;
+    if (t.ndim == 2) t.shape[1] = cols;
+    t.bytes = (uint64_t)(rows == SIZE_MAX ? 1 : rows) * cols * (mr_dtype_bits(dtype) / 8);
+    return t;
+}
+
+static enum mr_status generate(struct mr_case *c, int layer, size_t phase, struct case_made **out,
+                               struct mr_error *err)
+{
+    if ((*out = mr_case_find_made(c, layer, phase))) return MR_OK;
+    struct case_made *made = calloc(1, sizeof *made);
+    if (!made) return mr_fail(err, MR_ERR_MEMORY, "%s: out of memory", c->path);
+    enum mr_status status = mr_generate_layer(c->generate, &c->router, c->seed, layer,
+                                              c->phases[phase], &made->generated, err);
+    if (status != MR_OK) {
+        free(made);
+        return status;
+    }
+    made->layer = layer;
+    made->phase = phase;
+    made->tokens = made->generated.tokens;
+    made->next = c->made;
+    c->made = made;
+    *out = made;
+    return MR_OK;
+}
+
+/* What a tensor must be. cols 0: one dimension of that many rows. rows ANY_ROWS: as many as it
+ * has. */
+#define ANY_ROWS UINT64_MAX
+struct expected {
+    const char *dtypes;
+    uint64_t rows, cols;
+    const char *rows_from; /* the tensor that set the rows, for the message */
+};
+
+static void shape_text(const struct mr_tensor *t, char text[192])
+{
+    int n = snprintf(text, 192, "[");
+    for (int i = 0; i < t->ndim; i++)
+        n += snprintf(text + n, (size_t)(192 - n), "%s%" PRIu64, i ? ", " : "", t->shape[i]);
+    snprintf(text + n, (size_t)(192 - n), "]");
+}
+
+/* dtypes is a list of names, each with a space behind it. */
+static bool listed(const char *dtypes, const char *name)
+{
+    size_t n = strlen(name);
+    for (const char *p = dtypes; (p = strstr(p, name)); p += n)
+        if ((p == dtypes || p[-1] == ' ') && p[n] == ' ') return true;
+    return false;
+}
+
+static enum mr_status check(const struct case_found *f, struct expected want, struct mr_error *err)
+{
+    const struct mr_tensor *t = &f->tensor;
+    if (!t->data) return MR_OK;
+    if (!listed(want.dtypes, mr_dtype_name(t->dtype)))
+        return mr_fail(err, MR_ERR_DTYPE, "%s: %s: expected one of %sfound %s", f->file, f->name,
+                       want.dtypes, mr_dtype_name(t->dtype));
+    int ndim = want.cols ? 2 : 1;
+    if (t->ndim == ndim && (want.rows == ANY_ROWS || t->shape[0] == want.rows) &&
+        (ndim == 1 || t->shape[1] == want.cols))
+        return MR_OK;
+    char found[192], rows[32] = "tokens";
+    shape_text(t, found);
+    if (want.rows != ANY_ROWS) snprintf(rows, sizeof rows, "%" PRIu64, want.rows);
+    if (ndim == 1)
+        return mr_fail(err, MR_ERR_SHAPE, "%s: %s: expected shape [%s], found %s", f->file, f->name,
+                       rows, found);
+    return mr_fail(err, MR_ERR_SHAPE, "%s: %s: expected shape [%s, %" PRIu64 "]%s%s, found %s",
+                   f->file, f->name, rows, want.cols, want.rows_from ? " by " : "",
+                   want.rows_from ? want.rows_from : "", found);
+}
+
+#define FLOATS "BF16 F16 F32 "
+#define INTEGERS "I32 I64 U8 I8 U16 I16 U32 U64 "
+
+static enum mr_status check_all(const struct mr_case *c, const struct case_found *t,
+                                struct mr_error *err)
+{
+    uint64_t experts = (uint64_t)c->router.experts, hidden = (uint64_t)c->router.hidden,
+             top_k = (uint64_t)c->router.top_k;
+    const struct case_found *input = &t[c->from_logits ? TENSOR_LOGITS : TENSOR_HIDDEN];
+    TRY(check(input, (struct expected){FLOATS, ANY_ROWS, c->from_logits ? experts : hidden, NULL},
+              err));
+    uint64_t tokens = input->tensor.shape[0];
+    TRY(check(&t[TENSOR_GATE], (struct expected){FLOATS, experts, hidden, "the router"}, err));
+    TRY(check(&t[TENSOR_BIAS], (struct expected){FLOATS, experts, 0, NULL}, err));
+    TRY(check(&t[TENSOR_LOGITS], (struct expected){FLOATS, tokens, experts, input->name}, err));
+    TRY(check(&t[TENSOR_IDS], (struct expected){INTEGERS, tokens, top_k, input->name}, err));
+    return check(&t[TENSOR_WEIGHTS],
+                 (struct expected){FLOATS "F64 ", tokens, top_k, input->name}, err);
+}
+
+static enum mr_status phase_index(const struct mr_case *c, int layer, const char *phase,
+                                  size_t *out, struct mr_error *err)
+{
+    size_t l = 0, p = 0;
+    while (l < c->layer_count && c->layers[l] != layer) l++;
+    while (p < c->phase_count && strcmp(c->phases[p], phase) != 0) p++;
+    if (l == c->layer_count)
+        return mr_fail(err, MR_ERR_MISSING, "%s: has no layer %d (it has %zu, %d to %d)", c->path,
+                       layer, c->layer_count, c->layers[0], c->layers[c->layer_count - 1]);
+    if (p == c->phase_count)
+        return mr_fail(err, MR_ERR_MISSING, "%s: has no phase \"%s\" (its first is \"%s\")",
+                       c->path, phase, c->phases[0]);
+    *out = p;
+    return MR_OK;
+}
+
+bool mr_case_has(const struct mr_case *c, int layer, const char *phase)
+{
+    size_t p;
+    if (phase_index(c, layer, phase, &p, NULL) != MR_OK) return false;
+    return c->generate || c->inlined || c->plain || mr_case_has_input(c, layer, phase);
+}
+
+static void name_made(struct case_found *f, const struct mr_case *c, const char *from,
+                      enum case_tensor which, int layer, struct mr_tensor tensor)
+{
+    f->tensor = tensor;
+    f->file = c->path;
+    snprintf(f->name, sizeof f->name, "%s: layer %d: %s", from, layer, mr_case_tensor_keys[which]);
+}
+
+enum mr_status mr_case_get(struct mr_case *c, int layer, const char *phase,
+                           struct mr_case_layer *out, struct mr_error *err)
+{
+    struct case_found t[TENSOR_COUNT];
+    size_t p;
+    memset(t, 0, sizeof t);
+    TRY(phase_index(c, layer, phase, &p, err));
+    size_t experts = (size_t)c->router.experts, hidden = (size_t)c->router.hidden;
+    bool weights_made = false;
+    if (c->generate) {
+        struct case_made *made;
+        TRY(generate(c, layer, p, &made, err));
+        const struct mr_generated *g = &made->generated;
+        name_made(&t[TENSOR_HIDDEN], c, "generate", TENSOR_HIDDEN, layer,
+                  made_tensor(MR_BF16, g->hidden, g->tokens, hidden));
+        name_made(&t[TENSOR_GATE], c, "generate", TENSOR_GATE, layer,
+                  made_tensor(MR_BF16, g->gate, experts, hidden));
+        if (g->bias) name_made(&t[TENSOR_BIAS], c, "generate", TENSOR_BIAS, layer,
+                               made_tensor(MR_F32, g->bias, SIZE_MAX, experts));
+        weights_made = true;
+    } else if (c->inlined) {
+        const struct case_made *made = mr_case_find_made(c, layer, p);
+        name_made(&t[TENSOR_LOGITS], c, "inline", TENSOR_LOGITS, layer,
+                  made_tensor(MR_F32, made->logits, made->tokens, experts));
+        if (made->bias) name_made(&t[TENSOR_BIAS], c, "inline", TENSOR_BIAS, layer,
+                                  made_tensor(MR_F32, made->bias, SIZE_MAX, experts));
+    }
+    /* What is not there yet: required if routing needs it, else only observed. */
+    for (int i = 0; i < TENSOR_COUNT; i++) {
+        if (t[i].tensor.data) continue;
+        bool weight = i == TENSOR_GATE || i == TENSOR_BIAS;
+        if (c->from_logits && (i == TENSOR_HIDDEN || i == TENSOR_GATE)) continue;
+        if (i == TENSOR_BIAS && !c->router.bias) continue;
+        if (weight && weights_made) continue;
+        bool required = weight || i == (c->from_logits ? TENSOR_LOGITS : TENSOR_HIDDEN);
+        TRY(mr_case_find(c, (enum case_tensor)i, layer, phase, required, &t[i], err));
+    }
+    TRY(check_all(c, t, err));
+    *out = (struct mr_case_layer){
+        .layer = layer, .phase = c->phases[p], .hidden = t[TENSOR_HIDDEN].tensor,
+        .gate = t[TENSOR_GATE].tensor, .bias = t[TENSOR_BIAS].tensor,
+        .logits = t[TENSOR_LOGITS].tensor, .topk_ids = t[TENSOR_IDS].tensor,
+        .topk_weights = t[TENSOR_WEIGHTS].tensor,
+    };
+    return MR_OK;
+}

@@ -1,0 +1,20 @@
+/* The one thing the filter asks of BLAS: C = A B^T, row major, A [m, k], B [n, k], C [m, n]. A pair
+ * of function pointers, so that tests can put a wrong BLAS there. */
+#ifndef MOEREF_BLAS_H
+#define MOEREF_BLAS_H
+
+#include <stddef.h>
+
+struct mr_blas {
+    void (*sgemm_nt)(size_t m, size_t n, size_t k, const float *a, size_t lda, const float *b,
+                     size_t ldb, float *c, size_t ldc);
+    void (*dgemm_nt)(size_t m, size_t n, size_t k, const double *a, size_t lda, const double *b,
+                     size_t ldb, double *c, size_t ldc);
+};
+
+extern const struct mr_blas mr_openblas;
+
+/* One thread for each BLAS call: rows are shared out by the caller. Call once, before threads. */
+void mr_openblas_single_threaded(void);
+
+#endif

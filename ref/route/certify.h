@@ -1,0 +1,73 @@
+/* Certified routing of one token: filtered logits with a radius in, a proven expert set out
+ * (DESIGN section 3). */
+#ifndef MOEREF_CERTIFY_H
+#define MOEREF_CERTIFY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "../exact/compare.h"
+#include "../exact/exact.h"
+#include "router.h"
+
+/* Certificate codes, as in --tokens files. */
+enum mr_certificate {
+    MR_CERT_BOUND = 0,     /* the filter's radius separates the set */
+    MR_CERT_EXACT = 1,     /* exact logits do */
+    MR_CERT_MPFR = 2,      /* MPFR at 128 bits or more does */
+    MR_CERT_TIE = 3,       /* exactly equal keys at the cut */
+    MR_CERT_UNDECIDED = 4, /* not separated at the precision cap */
+    MR_CERT_NONFINITE = 5, /* an input is Inf or NaN: ids -1, weights and gap NaN */
+    MR_CERT_COUNT
+};
+const char *mr_certificate_name(enum mr_certificate c);
+
+/* What certification needs to know of one token. */
+struct mr_token {
+    const struct mr_router *router;
+    const double *bias;   /* [experts], exact; NULL: none */
+    const double *logits; /* [experts], each within scale * norm[e] + offset of the truth */
+    const double *norm;   /* [experts] */
+    double scale, offset; /* both 0: the logits are the truth */
+    /* Exact logits on demand; value also serves logits that hi + lo cannot hold. */
+    enum mr_status (*exact)(void *context, int expert, struct mr_exact *out);
+    struct mr_logit_source source;
+    bool exact_weights; /* weights correctly rounded by MPFR */
+};
+
+/* The answer. Pointers are set by the caller, or by mr_certifier_new for the working arrays. */
+struct mr_routed {
+    int32_t *ids;     /* [top_k], descending key, equal keys by lowest id */
+    double *weights;  /* [top_k], of those ids, within MR_WEIGHT_ULPS ulp */
+    double gap;       /* key of the last selected - key of the first rejected; +Inf if top_k ==
+                         experts, NaN if nonfinite */
+    double gap_radius; /* error bound of gap: at most 1e-12 (or 2^-53 of a gap above 2^13) */
+    enum mr_certificate certificate;
+    int tie_count, tie_slots; /* experts whose key equals the last selected's; how many of them are
+                                 selected. 0, 0 without a tie */
+    const int *ties;          /* [tie_count], ascending */
+    int exact_dots;           /* exact logits computed */
+    bool filter_wrong;        /* a logit was outside its radius: the filter's BLAS is wrong */
+};
+
+#define MR_WEIGHT_ULPS 4
+
+/* Working memory of one thread. */
+struct mr_certifier {
+    int experts;
+    double *score, *lo, *hi, *top;
+    struct mr_key *keys;
+    int *tied;
+    int *order;
+    double common_rel; /* relative error shared by all softmax scores: the denominator's */
+    double offset;     /* softmax: scores are exp(logit - offset) / sum */
+};
+enum mr_status mr_certifier_new(int experts, struct mr_certifier *out);
+void mr_certifier_free(struct mr_certifier *c);
+
+/* Routes one token. After it c->score[e] + bias[e] is the key of every expert within the filter's
+ * radius. MR_ERR_MEMORY, or what exact and source report. */
+enum mr_status mr_certify(struct mr_certifier *c, const struct mr_token *token,
+                          struct mr_routed *out);
+
+#endif

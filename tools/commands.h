@@ -1,0 +1,10 @@
+/* One row a command: what moeref.c dispatches, and what `moeref help` prints. */
+#ifndef MOEREF_TOOLS_COMMANDS_H
+#define MOEREF_TOOLS_COMMANDS_H
+
+int cmd_route(int argc, char **argv);
+int cmd_router(int argc, char **argv);
+
+extern const char help_route[], help_router[];
+
+#endif

@@ -1,0 +1,28 @@
+/* What all programs share: the one way to fail, and small parsers of option values. */
+#ifndef MOEREF_TOOLS_COMMON_H
+#define MOEREF_TOOLS_COMMON_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "../ref/status.h"
+
+/* "moeref: message" on stderr, then exit(status). */
+_Noreturn void die(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* die with a library failure's exit status and message. */
+_Noreturn void die_of(enum mr_status status, const struct mr_error *err);
+/* malloc that dies. */
+void *need(size_t count, size_t size);
+
+/* Whether `layer` is in a list such as "1,3-5"; NULL is every layer. The list must have passed
+ * check_layers, which dies on a malformed one. */
+void check_layers(const char *list);
+bool layer_listed(const char *list, int layer);
+
+/* A decimal integer within [low, high], or die naming the option. */
+long option_number(const char *option, const char *text, long low, long high);
+
+/* Usage errors of getopt_long, in our words. */
+_Noreturn void bad_option(const char *command, int c, char **argv, int index);
+
+#endif
