@@ -18,6 +18,9 @@ typedef double mr_vd __attribute__((vector_size(8 * MR_LANES)));
 typedef int64_t mr_vl __attribute__((vector_size(8 * MR_LANES)));
 typedef float mr_vf __attribute__((vector_size(4 * MR_LANES))); /* one for each double lane */
 typedef int32_t mr_vi __attribute__((vector_size(4 * MR_LANES)));
+typedef float mr_vf2 __attribute__((vector_size(8 * MR_LANES))); /* a full vector of floats */
+typedef int32_t mr_vi2 __attribute__((vector_size(8 * MR_LANES)));
+typedef uint16_t mr_vh2 __attribute__((vector_size(4 * MR_LANES)));
 
 #define MR_INLINE static inline __attribute__((always_inline))
 
@@ -61,6 +64,32 @@ MR_INLINE mr_vd mr_splat(double x)
 #define MR_WIDEN(v) __builtin_convertvector((v), mr_vd)
 #define MR_NARROW(v) __builtin_convertvector((v), mr_vf)
 #define mr_fma(a, b, c) ((a) * (b) + (c))
+#endif
+
+/* Whether any lane of a comparison's mask is set: of doubles, of mr_vf2. */
+#if defined(__AVX512DQ__)
+#define MR_ANY(mask) (_mm512_movepi64_mask((__m512i)(mask)) != 0)
+#define MR_ANY2(mask) (_mm512_movepi32_mask((__m512i)(mask)) != 0)
+#elif defined(__AVX__)
+#define MR_ANY(mask) (_mm256_movemask_pd((__m256d)(mask)) != 0)
+#define MR_ANY2(mask) (_mm256_movemask_ps((__m256)(mask)) != 0)
+#else
+#define MR_ANY(mask) (((mask)[0] | (mask)[1]) != 0)
+#define MR_ANY2(mask) (((mask)[0] | (mask)[1] | (mask)[2] | (mask)[3]) != 0)
+#endif
+
+/* Lane-wise signed maximum of mr_vi2. */
+#if defined(__AVX512F__)
+#define MR_MAX_I2(a, b) ((mr_vi2)_mm512_max_epi32((__m512i)(a), (__m512i)(b)))
+#elif defined(__AVX2__)
+#define MR_MAX_I2(a, b) ((mr_vi2)_mm256_max_epi32((__m256i)(a), (__m256i)(b)))
+#else
+MR_INLINE mr_vi2 mr_max_i2(mr_vi2 a, mr_vi2 b)
+{
+    mr_vi2 gt = a > b;
+    return (a & gt) | (b & ~gt);
+}
+#define MR_MAX_I2(a, b) mr_max_i2(a, b)
 #endif
 
 /* Lane-wise choice: mask lanes are all ones or all zeros, as vector comparisons give them. */

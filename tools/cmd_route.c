@@ -1,4 +1,5 @@
 /* moeref route CASE: options, then route_run.c, then the outputs. */
+#include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,19 +22,25 @@ const char help_route[] =
     "  --layers L        only these, as in 1,3-5\n"
     "  --phase P         only this phase of the case\n"
     "  --arith A         emulate this arithmetic (repeatable): fp32, bf16-logits, fp16-logits,\n"
-    "                    bf16-scores, bf16-bias, bf16-weights, joined by '+'; or none.\n"
-    "                    * fp32, bf16-logits, bf16-bias, bf16-logits+bf16-bias\n"
+    "                    bf16-scores, bf16-bias, bf16-weights, joined by '+'; or none\n"
+    "                    (default: fp32, bf16-logits, bf16-bias, bf16-logits+bf16-bias)\n"
     "  --from logits     start from the case's observed logits, taken as exact\n"
     "  --capture F       read the captured tensors from F instead of the case's files\n"
     "  --seed N          seed of a generated case\n"
     "  --layer N         with plain files: the layer whose default tensor names to look for\n"
-    "  --exact-weights   weights correctly rounded through MPFR (* within 4 ulp)\n"
+    "  --exact-weights   weights correctly rounded through MPFR (default: within 4 ulp)\n"
     "  --no-blas         every logit exact, no BLAS: slow\n"
-    "  --threads N       * as many as there are processors\n"
+    "  --threads N       same bytes for every N (default: as many as there are processors)\n"
     "  --json F          JSON to F ('-': standard output, and no table)\n"
-    "  --csv F           CSV: a line for each layer, phase and arithmetic\n"
-    "  --tokens F        safetensors: ids, weights, gap, certificate of every token\n"
+    "  --csv F           CSV to F (or '-'): a line for each layer, phase and arithmetic, then\n"
+    "                    for each arithmetic in total (layer and phase empty)\n"
+    "  --tokens F        safetensors: topk_ids, topk_weights, gap, gap_radius and certificate\n"
+    "                    (0 bound, 1 exact, 2 mpfr, 3 tie, 4 undecided, 5 nonfinite) of every\n"
+    "                    token\n"
     "  -q, -v            quiet (no table); verbose (BLAS checks, exact dots)\n"
+    "\n"
+    "CASE is a JSON file that says which inputs belong together (see cases/). In a table, 'certified\n"
+    "by' is what it took to prove a token's experts, 'gap' the distance of keys at the cut.\n"
     "\n"
     "example: moeref route cases/glm4moe-tiny.json --layers 3 --arith bf16-logits\n";
 
@@ -48,8 +55,10 @@ struct arguments {
     struct mr_case_options options;
     struct route_request request;
     struct mr_arith arith[64];
+    const char *arith_line[64];
     bool arith_given, quiet, verbose;
     const char *json, *csv, *case_path;
+    char resolved[3][PATH_MAX]; /* of outputs that are links */
 };
 
 static const struct option long_options[] = {
@@ -82,7 +91,7 @@ static void add_arith(struct arguments *a, const char *line)
         die(2, "route: more than %zu arithmetics", sizeof a->arith / sizeof *a->arith);
     enum mr_status status = mr_arith_parse(line, &a->arith[a->request.arith_count], &err);
     if (status) die_of(status, &err);
-    a->request.arith_count++;
+    a->arith_line[a->request.arith_count++] = line;
 }
 
 static void parse(int argc, char **argv, struct arguments *a)
@@ -124,8 +133,39 @@ static void parse(int argc, char **argv, struct arguments *a)
         die(2, "route: expected one CASE, or plain files by --config and --hidden or --logits (see "
                "'moeref help route')");
     a->case_path = plain ? NULL : argv[optind];
-    if (plain && (a->options.capture || a->options.seed >= 0))
+}
+
+/* What would be ignored, or would overwrite itself, is refused. */
+static void check_arguments(struct arguments *a)
+{
+    const struct mr_case_files *f = &a->files;
+    if (a->case_path && (f->bias || f->layer >= 0))
+        die(2, "route: %s belongs to plain files, not to a CASE",
+            f->bias ? "--bias" : "--layer (--layers chooses)");
+    if (!a->case_path && (a->options.capture || a->options.seed >= 0))
         die(2, "route: --capture and --seed belong to a CASE");
+    if (a->request.tokens && !strcmp(a->request.tokens, "-"))
+        die(2, "route: --tokens -: expected a file, not standard output");
+    static const char *const names[] = {"--tokens", "--csv", "--json"};
+    const char **paths[] = {&a->request.tokens, &a->csv, &a->json};
+    for (int i = 0; i < 3; i++) {
+        if (!*paths[i]) continue;
+        if (strcmp(*paths[i], "-")) *paths[i] = output_path(names[i], *paths[i], a->resolved[i]);
+        for (int j = 0; j < i; j++)
+            if (*paths[j] && !strcmp(*paths[i], *paths[j]))
+                die(2, "route: %s and %s both go to %s", names[j], names[i], *paths[i]);
+    }
+}
+
+/* The same, for what only the case itself tells. */
+static void check_case_options(const struct arguments *a)
+{
+    const json_t *doc = mr_case_json(a->request.c);
+    bool made = json_object_get(doc, "generate") != NULL;
+    if (a->options.seed >= 0 && !made)
+        die(2, "route: --seed: %s generates nothing", mr_case_name(a->request.c));
+    if (a->options.capture && (made || json_object_get(doc, "inline")))
+        die(2, "route: --capture: %s captures nothing", mr_case_name(a->request.c));
 }
 
 static void write_csv(const struct mr_report *report, const char *path)
@@ -139,8 +179,9 @@ static void write_csv(const struct mr_report *report, const char *path)
     bool bad = mr_report_csv(report, f) != MR_OK;
     if (!console) bad |= fclose(f) != 0;
     if (bad || (!console && rename(temporary, path))) {
+        int why = errno;
         if (!console) unlink(temporary);
-        die(3, "%s: cannot write CSV: %m", path);
+        die(3, "%s: cannot write CSV: %s", console ? "standard output" : path, strerror(why));
     }
 }
 
@@ -149,17 +190,18 @@ int cmd_route(int argc, char **argv)
     struct arguments a = {.files = {.layer = -1}, .options = {.seed = -1}};
     struct mr_error err = {{0}};
     parse(argc, argv, &a);
+    check_arguments(&a);
     static const char *const defaults[] = {"fp32", "bf16-logits", "bf16-bias",
                                            "bf16-logits+bf16-bias"};
-    for (size_t i = 0; !a.arith_given && a.request.arith_count < 4; i++) {
-        mr_arith_parse(defaults[i], &a.arith[i], &err);
-        a.request.arith_count++;
-    }
+    if (!a.arith_given)
+        for (size_t i = 0; i < sizeof defaults / sizeof *defaults; i++) add_arith(&a, defaults[i]);
     a.request.arith = a.arith;
+    a.request.arith_line = a.arith_line;
     a.request.progress = isatty(STDERR_FILENO) && !a.quiet;
     enum mr_status status = a.case_path ? mr_case_load(a.case_path, &a.options, &a.request.c, &err)
                                         : mr_case_from_files(&a.files, &a.request.c, &err);
     if (status) die_of(status, &err);
+    if (a.case_path) check_case_options(&a);
     struct route_outcome out = {0};
     route_all(&a.request, &out);
     if (a.csv) write_csv(&out.report, a.csv);
@@ -172,6 +214,7 @@ int cmd_route(int argc, char **argv)
     }
     if (!console && !a.quiet)
         print_outcome(a.request.c, &out, a.request.from_logits, a.verbose);
+    route_outcome_free(&out);
     mr_case_free(a.request.c);
     return 0;
 }

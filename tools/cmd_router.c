@@ -9,12 +9,13 @@
 #include "common.h"
 
 const char help_router[] =
-    "usage: moeref router CONFIG [--json F]\n"
+    "usage: moeref router CONFIG [--json F] [-q]\n"
     "\n"
     "Shows what a Hugging Face config.json says about the router: every figure, and the key or the\n"
     "documented class default it came from. What is not understood is refused, never guessed.\n"
     "\n"
-    "  --json F   write JSON to F ('-': standard output)\n"
+    "  --json F   write JSON to F ('-': standard output, and no text)\n"
+    "  -q         no text: only the exit status, 0 if all is understood, 3 if not\n"
     "\n"
     "example: moeref router data/captures/glm4moe-tiny/config.json\n";
 
@@ -71,13 +72,17 @@ int cmd_router(int argc, char **argv)
 {
     static const struct option options[] = {{"json", required_argument, NULL, 'j'}, {0}};
     const char *json = NULL;
+    bool quiet = false;
     int c;
     opterr = 0;
     while ((c = getopt_long(argc, argv, ":qv", options, NULL)) != -1) {
         if (c == 'j') json = optarg;
-        else if (c != 'q' && c != 'v') bad_option("router", c, argv, optind);
+        else if (c == 'q') quiet = true;
+        else if (c != 'v') bad_option("router", c, argv, optind);
     }
     if (argc - optind != 1) die(2, "router: expected one CONFIG (see 'moeref help router')");
+    char resolved[PATH_MAX];
+    if (json && strcmp(json, "-")) json = output_path("--json", json, resolved);
     struct mr_config config;
     struct mr_error err = {{0}};
     enum mr_status status = mr_config_load(argv[optind], &config, &err);
@@ -89,6 +94,7 @@ int cmd_router(int argc, char **argv)
         if (status) die_of(status, &err);
         if (!strcmp(json, "-")) return 0;
     }
+    if (quiet) return 0;
     printf("%s: model_type %s\n", argv[optind], config.model_type);
     for (size_t i = 0; i < config.source_count; i++) {
         const struct mr_config_source *s = &config.sources[i];

@@ -3,20 +3,25 @@
 #include <ctype.h>
 #include <errno.h>
 #include <getopt.h>
+#include <libgen.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 void die(int status, const char *format, ...)
 {
+    char text[2048];
     va_list args;
-    fflush(stdout);
-    fputs("moeref: ", stderr);
     va_start(args, format);
-    vfprintf(stderr, format, args);
+    vsnprintf(text, sizeof text, format, args); /* first: format may hold %m */
     va_end(args);
-    fputc('\n', stderr);
+    for (char *p = text; *p; p++)
+        if (iscntrl((unsigned char)*p)) *p = '?'; /* a path may hold anything */
+    fflush(stdout);
+    fprintf(stderr, "moeref: %s\n", text);
     exit(status);
 }
 
@@ -79,12 +84,51 @@ bool layer_listed(const char *list, int layer)
     return false;
 }
 
+static const char *kind(mode_t mode)
+{
+    switch (mode & S_IFMT) {
+    case S_IFDIR: return "a folder";
+    case S_IFIFO: return "a FIFO";
+    case S_IFCHR: return "a character device";
+    case S_IFBLK: return "a block device";
+    case S_IFSOCK: return "a socket";
+    default: return "no regular file";
+    }
+}
+
+const char *output_path(const char *option, const char *path, char resolved[PATH_MAX])
+{
+    struct stat st, console;
+    if (!*path) die(2, "%s: expected a path, found an empty one", option);
+    if (!stat(path, &st)) {
+        if (!S_ISREG(st.st_mode))
+            die(3, "%s %s: expected a regular file or nothing there, found %s", option, path,
+                kind(st.st_mode));
+        if (!fstat(STDOUT_FILENO, &console) && st.st_dev == console.st_dev &&
+            st.st_ino == console.st_ino)
+            die(3, "%s %s: this is where standard output goes", option, path);
+        if (!realpath(path, resolved)) die(3, "%s %s: %m", option, path);
+        path = resolved;
+    } else if (errno != ENOENT) {
+        die(3, "%s %s: cannot create: %m", option, path);
+    }
+    char *copy = strdup(path);
+    if (!copy) die(4, "out of memory");
+    if (access(dirname(copy), W_OK | X_OK)) die(3, "%s %s: cannot create: %m", option, path);
+    free(copy);
+    return path;
+}
+
+/* getopt_long tells its failures apart by ':' and optopt only: a long option that is not known or
+ * not unique leaves optopt 0, one that takes no value leaves its own. Within a cluster of letters
+ * index does not yet point behind it. */
 void bad_option(const char *command, int c, char **argv, int index)
 {
     const char *at = index > 0 ? argv[index - 1] : "";
-    if (c == ':')
-        die(2, "%s: %s needs a value (see 'moeref help %s')", command, at, command);
-    if (optopt && optopt < 256 && at[0] == '-' && at[1] != '-')
+    if (c == ':') die(2, "%s: %s needs a value (see 'moeref help %s')", command, at, command);
+    if (optopt >= 256)
+        die(2, "%s: %s: this option takes no value (see 'moeref help %s')", command, at, command);
+    if (optopt)
         die(2, "%s: unknown option -%c (see 'moeref help %s')", command, optopt, command);
     die(2, "%s: unknown or ambiguous option %s (see 'moeref help %s')", command, at, command);
 }

@@ -2,16 +2,17 @@
 #ifndef MOEREF_TOOLS_COMMON_H
 #define MOEREF_TOOLS_COMMON_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 
 #include "../ref/status.h"
 
-/* "moeref: message" on stderr, then exit(status). */
+/* "moeref: message" on stderr, one line (control characters as '?'), then exit(status). */
 _Noreturn void die(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* die with a library failure's exit status and message. */
 _Noreturn void die_of(enum mr_status status, const struct mr_error *err);
-/* malloc that dies. */
+/* calloc that dies. */
 void *need(size_t count, size_t size);
 
 /* Whether `layer` is in a list such as "1,3-5"; NULL is every layer. The list must have passed
@@ -21,6 +22,12 @@ bool layer_listed(const char *list, int layer);
 
 /* A decimal integer within [low, high], or die naming the option. */
 long option_number(const char *option, const char *text, long low, long high);
+
+/* The path to write for `option`: `path`, or the file that it links to (outputs are renamed into
+ * place, which would put a file where the link was: /dev/stdout is one). Dies unless a regular file
+ * is there, or nothing and its folder can be written. Asked before the work, so that hours of it are
+ * not lost to a typing error. */
+const char *output_path(const char *option, const char *path, char resolved[PATH_MAX]);
 
 /* Usage errors of getopt_long, in our words. */
 _Noreturn void bad_option(const char *command, int c, char **argv, int index);

@@ -1,4 +1,5 @@
 /* moeref COMMAND [options]: dispatch, help, version. */
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -47,7 +48,7 @@ static int cmd_help(int argc, char **argv)
     if (argc > 2) die(2, "help: one command at most");
     if (argc == 2) {
         const struct command *c = find(argv[1]);
-        if (!c) die(2, "help: no command '%s'", argv[1]);
+        if (!c) die(2, "help: no command '%s' (see 'moeref help')", argv[1]);
         fputs(c->help, stdout);
     } else {
         usage(stdout);
@@ -74,12 +75,11 @@ int main(int argc, char **argv)
     if (!strcmp(name, "--version")) name = "version";
     const struct command *c = find(name);
     if (!c) die(2, "no command '%s' (see 'moeref help')", argv[1]);
+    bool help = false;
     for (int i = 2; i < argc && strcmp(argv[i], "--"); i++)
-        if (!strcmp(argv[i], "--help")) {
-            fputs(c->help, stdout);
-            return 0;
-        }
-    int status = c->run(argc - 1, argv + 1);
+        help |= !strcmp(argv[i], "--help") || !strcmp(argv[i], "-h");
+    if (help) fputs(c->help, stdout);
+    int status = help ? 0 : c->run(argc - 1, argv + 1);
     if (fflush(stdout) || ferror(stdout)) die(3, "standard output: cannot write");
     return status;
 }

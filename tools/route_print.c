@@ -20,7 +20,14 @@ static void print_head(const struct mr_case *c, bool from_logits)
            r->norm_topk_prob ? ", normalised" : "");
     if (r->routed_scaling_factor != 1) printf(", scaled by %g", r->routed_scaling_factor);
     puts(from_logits || mr_case_from_logits(c) ? "; from given logits" : "");
-    if (mr_case_about(c)) printf("%s\n", mr_case_about(c));
+    if (*mr_case_about(c)) puts(mr_case_about(c));
+}
+
+/* A quantile; '-' where there are no numbers to have one. */
+static void print_figure(int width, double v)
+{
+    if (isnan(v)) printf("%*s", width, "-");
+    else printf("%*.2e", width, v);
 }
 
 static int arith_width(const char *name)
@@ -42,7 +49,8 @@ static void print_row(const struct mr_report *r, const struct mr_report_row *row
     printf(" %8llu", (ull)row->result.tokens);
     for (int c = 0; c < MR_CERT_COUNT; c++)
         if (has_column(r, c)) printf(" %*llu", c >= MR_CERT_UNDECIDED ? 9 : 7, (ull)row->result.certified[c]);
-    printf("  %9.2e %9.2e", row->gap[MR_GAP_MIN], row->gap[MR_GAP_P50]);
+    print_figure(11, row->gap[MR_GAP_MIN]);
+    print_figure(10, row->gap[MR_GAP_P50]);
     for (size_t i = 0; i < r->arith_count; i++) {
         char cell[64];
         snprintf(cell, sizeof cell, "%llu %5.2f%%", (ull)row->arith[i].flips,
@@ -75,12 +83,12 @@ static void print_table(const struct mr_report *r)
 
 static void print_arithmetics(const struct mr_report *r)
 {
-    if (!r->arith_count) return;
-    printf("\n%-24s %18s %13s %21s\n", "", "tokens that change", "weight moved",
-           "key error median, p99");
+    if (!r->arith_count || !r->total.arith[0].tokens) return; /* nothing was judged */
+    printf("\n%-24s %18s %13s  %22s\n", "", "tokens that change", "weight moved",
+           "key error median    p99");
     for (size_t i = 0; i < r->arith_count; i++) {
         const struct mr_report_arith *a = &r->total.arith[i];
-        printf("%-24s %9llu %7.3f%% %12.4f%% %10.2e %10.2e\n", r->arith_name[i], (ull)a->flips,
+        printf("%-24s %9llu %7.3f%% %12.4f%%  %10.2e  %10.2e\n", r->arith_name[i], (ull)a->flips,
                percent(a->flips, a->tokens), 100 * a->weight_moved, a->key_error_p50,
                a->key_error_p99);
     }

@@ -330,7 +330,7 @@ void route_all(const struct route_request *q, struct route_outcome *out)
     r->arith_count = q->arith_count;
     r->arith_name = need(q->arith_count, sizeof *r->arith_name);
     for (size_t i = 0; i < q->arith_count; i++)
-        mr_arith_print(&q->arith[i], r->arith_name[i], sizeof r->arith_name[i]);
+        snprintf(r->arith_name[i], sizeof r->arith_name[i], "%s", q->arith_line[i]);
     r->row = need(s.job_count, sizeof *r->row);
     r->tie = need(MR_TIES_LISTED, sizeof *r->tie);
     r->total = (struct mr_report_row){
@@ -357,4 +357,20 @@ void route_all(const struct route_request *q, struct route_outcome *out)
     free(s.flips);
     free(s.total_flips);
     free(s.jobs);
+}
+
+void route_outcome_free(struct route_outcome *out)
+{
+    struct mr_report *r = &out->report;
+    for (size_t i = 0; i < r->row_count; i++) free(r->row[i].arith);
+    for (size_t i = 0; i < r->tie_count; i++) free(r->tie[i].experts);
+    for (size_t i = 0; i < out->shown_count; i++) {
+        free(out->shown[i].ids);
+        free(out->shown[i].weights);
+        free(out->shown[i].chosen);
+    }
+    free(r->arith_name);
+    free(r->row);
+    free(r->total.arith);
+    free(r->tie);
 }

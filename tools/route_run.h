@@ -13,6 +13,7 @@ struct route_request {
     bool exact_weights, without_blas, progress;
     int threads;
     const struct mr_arith *arith;
+    const char *const *arith_line; /* as the user wrote them: the names in the report */
     size_t arith_count;
     const char *tokens;    /* --tokens, or NULL */
 };
@@ -37,6 +38,8 @@ struct route_outcome {
 
 /* Dies on failure (a half-written tokens file is removed first). */
 void route_all(const struct route_request *request, struct route_outcome *out);
+
+void route_outcome_free(struct route_outcome *out);
 
 /* The table for people. */
 void print_outcome(const struct mr_case *c, const struct route_outcome *out, bool from_logits,

@@ -72,6 +72,16 @@ struct mr_exact mr_dot_f64(struct mr_dot_plan plan, const double *x, const doubl
     return MR_ISA_PICK(mr_split_dot_f64)(x, w, n, plan.magic);
 }
 
+void mr_dots_f32(const double *x, const float *const w[4], size_t n, double out[4])
+{
+    MR_ISA_PICK(mr_plain_dots_f32)(x, w, n, out);
+}
+
+void mr_dots_f64(const double *x, const double *const w[4], size_t n, double out[4])
+{
+    MR_ISA_PICK(mr_plain_dots_f64)(x, w, n, out);
+}
+
 static const char *row_of(const struct mr_matrix *m, size_t i)
 {
     return (const char *)m->data + i * m->cols * (mr_dtype_bits(m->dtype) / 8);

@@ -78,3 +78,36 @@ double MR_ISA_NAME(mr_plain_dot_f64)(const double *x, const double *w, size_t n)
 {
     PLAIN_DOT(mr_load_d);
 }
+
+/* Four rows of w at once: x is read once, and the loop waits for nothing but conversions. */
+#define PLAIN_DOTS(load_w)                                                                         \
+    mr_vd s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0}, t0 = {0}, t1 = {0}, t2 = {0}, t3 = {0};          \
+    size_t i = 0;                                                                                  \
+    for (; i + 2 * MR_LANES <= n; i += 2 * MR_LANES) {                                             \
+        mr_vd a = mr_load_d(x + i), b = mr_load_d(x + i + MR_LANES);                               \
+        s0 = mr_fma(a, load_w(w[0] + i), s0);                                                      \
+        t0 = mr_fma(b, load_w(w[0] + i + MR_LANES), t0);                                           \
+        s1 = mr_fma(a, load_w(w[1] + i), s1);                                                      \
+        t1 = mr_fma(b, load_w(w[1] + i + MR_LANES), t1);                                           \
+        s2 = mr_fma(a, load_w(w[2] + i), s2);                                                      \
+        t2 = mr_fma(b, load_w(w[2] + i + MR_LANES), t2);                                           \
+        s3 = mr_fma(a, load_w(w[3] + i), s3);                                                      \
+        t3 = mr_fma(b, load_w(w[3] + i + MR_LANES), t3);                                           \
+    }                                                                                              \
+    mr_vd sums[4] = {s0 + t0, s1 + t1, s2 + t2, s3 + t3};                                          \
+    for (int k = 0; k < 4; k++) {                                                                  \
+        double sum = 0;                                                                            \
+        for (int l = 0; l < MR_LANES; l++) sum += sums[k][l];                                      \
+        for (size_t j = i; j < n; j++) sum += x[j] * w[k][j];                                      \
+        out[k] = sum;                                                                              \
+    }
+
+void MR_ISA_NAME(mr_plain_dots_f32)(const double *x, const float *const *w, size_t n, double *out)
+{
+    PLAIN_DOTS(LOAD_F32)
+}
+
+void MR_ISA_NAME(mr_plain_dots_f64)(const double *x, const double *const *w, size_t n, double *out)
+{
+    PLAIN_DOTS(mr_load_d)
+}

@@ -11,6 +11,10 @@ MR_ISA_DECLARE(struct mr_exact, mr_split_dot_f64, const double *x, const double 
                double magic);
 MR_ISA_DECLARE(double, mr_plain_dot_f32, const double *x, const float *w, size_t n);
 MR_ISA_DECLARE(double, mr_plain_dot_f64, const double *x, const double *w, size_t n);
+MR_ISA_DECLARE(void, mr_plain_dots_f32, const double *x, const float *const *w, size_t n,
+               double *out);
+MR_ISA_DECLARE(void, mr_plain_dots_f64, const double *x, const double *const *w, size_t n,
+               double *out);
 MR_ISA_DECLARE(void, mr_row_scan_add, struct mr_row_scan *scan, const float *values, size_t n);
 
 #endif

@@ -70,6 +70,9 @@ struct mr_dot_plan mr_dot_choose(const struct mr_row_stats *x, const struct mr_r
 /* PLAIN and SPLIT. x: n elements widened to binary64, w: to binary32 or binary64. */
 struct mr_exact mr_dot_f32(struct mr_dot_plan plan, const double *x, const float *w, size_t n);
 struct mr_exact mr_dot_f64(struct mr_dot_plan plan, const double *x, const double *w, size_t n);
+/* Four rows at once, each of which would be PLAIN. */
+void mr_dots_f32(const double *x, const float *const w[4], size_t n, double out[4]);
+void mr_dots_f64(const double *x, const double *const w[4], size_t n, double out[4]);
 
 /* Exact dot of two stored vectors (BF16, F16, F32, all elements finite) by integer bins. out is
  * reset to a precision that holds the value exactly. n <= 2^40. */

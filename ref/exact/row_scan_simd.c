@@ -5,8 +5,9 @@
 #include "dot_simd.h"
 
 /* Magnitudes are compared as integers, which order as the numbers do and keep Inf and NaN on top.
- * The smallest non-zero one is found as the largest of -(bits | sign): zero becomes the most
- * negative integer there, and so never wins. */
+ * The smallest non-zero one is found as the largest of (magnitude - 1) ^ INT32_MAX, which is
+ * 2^31 - magnitude: zero becomes the most negative integer there, and so never wins. (-(bits | sign)
+ * is the same, but overflows for zero, and gcc 12 at -O3 makes use of that.) */
 void MR_ISA_NAME(mr_row_scan_add)(struct mr_row_scan *scan, const float *values, size_t n)
 {
     mr_vd sum0 = {0}, sum1 = {0};
@@ -19,7 +20,8 @@ void MR_ISA_NAME(mr_row_scan_add)(struct mr_row_scan *scan, const float *values,
         sum0 += wide_a * wide_a;
         sum1 += wide_b * wide_b;
         mr_vi p = (mr_vi)a, q = (mr_vi)b;
-        mr_vi big_p = p & ~sign, big_q = q & ~sign, low_p = -(p | sign), low_q = -(q | sign);
+        mr_vi big_p = p & ~sign, big_q = q & ~sign;
+        mr_vi low_p = (big_p - 1) ^ ~sign, low_q = (big_q - 1) ^ ~sign;
         mr_vi gt = big_p > big_q;
         big_p = (big_p & gt) | (big_q & ~gt);
         gt = big_p > most;

@@ -97,14 +97,11 @@ size_t MR_ISA_NAME(mr_vec_round)(const double *lo, const double *hi, size_t n, i
         mr_vl good = (ra == rb) & (mr_vl)(size >= least) & (mr_vl)(size <= most);
         mr_vf narrow = MR_NARROW(value);
         memcpy(out + i, &narrow, m * sizeof *out);
-        mr_vl all = good;
-        int64_t every = -1;
-        for (int l = 0; l < MR_LANES; l++) every &= all[l];
-        if (every && m == MR_LANES) {
-            memset(undecided + i, 0, m);
+        if (m == MR_LANES && !MR_ANY(~good)) {
+            memset(undecided + i, 0, MR_LANES);
             continue;
         }
-        for (size_t l = 0; l < m; l++) count += undecided[i + l] = !all[l];
+        for (size_t l = 0; l < m; l++) count += undecided[i + l] = !good[l];
     }
     return count;
 }

@@ -14,9 +14,9 @@
  * of eight (they then differ in some sign products, see mr_check_sign), otherwise in 15 of 16 cases. A whole tile of unrelated errors is missed only if four random sums all fall below 2 R. What
  * stays is a probability: errors smaller than the threshold, and a sum that cancels four times. The
  * selected experts' logits, and all that come near the cut, are recomputed exactly anyway. */
-#include "filter.h"
-
 #include <math.h>
+
+#include "filter_simd.h"
 
 /* The low three bits of the (shuffled) index choose the relative signs of vectors 1..3 to vector 0,
  * so eight neighbours have eight different sign patterns of which no two are opposite. Vector 0's
@@ -36,16 +36,11 @@ bool mr_blas_check(const struct mr_gate *gate, const double *logits, const doubl
                    const struct mr_radius *radius)
 {
     size_t experts = gate->stored.rows;
-    double sum[MR_CHECKS] = {0}, offset = 0;
-    for (size_t e = 0; e < experts; e++) {
-        double v = logits[e] * gate->inverse_norm[e];
-        const double *sign = gate->signs + e * MR_CHECKS;
-        for (int c = 0; c < MR_CHECKS; c++) sum[c] += sign[c] * v;
-        double o = radius->offset * gate->inverse_norm[e];
-        if (o > offset) offset = o;
-        if (gate->inverse_norm[e] == 0 && logits[e] != 0) return false; /* a zero row's logit is 0 */
-    }
-    double threshold = 2 * radius->scale + 4 * (double)experts * offset;
+    double sum[MR_CHECKS] = {0};
+    double largest = MR_ISA_PICK(mr_signed_sums)(logits, gate->inverse_norm, gate->signs, experts, sum);
+    for (size_t i = 0; i < gate->zero_rows; i++)
+        if (logits[gate->zero_row[i]] != 0) return false; /* weighs nothing above */
+    double threshold = 2 * radius->scale + 4 * (double)experts * radius->offset * largest;
     for (int c = 0; c < MR_CHECKS; c++)
         if (!(fabs(sum[c] - check[c]) <= threshold)) return false; /* NaN fails too */
     return true;

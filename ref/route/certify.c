@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "keys_simd.h"
 #include "score.h"
 #include "weights.h"
 
@@ -52,30 +53,25 @@ void mr_certifier_free(struct mr_certifier *c)
     memset(c, 0, sizeof *c);
 }
 
-/* top[0..k) = the k largest values, descending. */
-static void k_largest(const double *v, int n, int k, double *top)
+/* Makes keys[0..count) of the experts listed in c->order, their logits exact, and looks whether the
+ * filter kept its word. */
+static enum mr_status make_exact(struct mr_certifier *c, const struct mr_token *t, int count,
+                                 struct mr_routed *out)
 {
-    for (int i = 0; i < k; i++) top[i] = -HUGE_VAL;
-    for (int e = 0; e < n; e++) {
-        if (!(v[e] > top[k - 1])) continue;
-        int i = k - 1;
-        for (; i > 0 && top[i - 1] < v[e]; i--) top[i] = top[i - 1];
-        top[i] = v[e];
+    for (int i = 0; i < count; i++) {
+        c->keys[i].expert = c->order[i];
+        c->keys[i].bias = t->bias ? t->bias[c->order[i]] : 0;
     }
-}
-
-static enum mr_status add_candidate(struct mr_certifier *c, const struct mr_token *t, int expert,
-                                    int at, struct mr_routed *out)
-{
-    struct mr_key *k = &c->keys[at];
-    k->expert = expert;
-    k->bias = t->bias ? t->bias[expert] : 0;
-    enum mr_status status = t->exact(t->source.context, expert, &k->logit);
-    out->exact_dots++;
-    double radius = t->scale * t->norm[expert] + t->offset;
-    if (fabs(t->logits[expert] - k->logit.hi) >
-        radius * (1 + 0x1p-40) + 0x1p-52 * fabs(k->logit.hi))
-        out->filter_wrong = true;
+    enum mr_status status = t->exact(t->source.context, c->keys, count);
+    out->exact_dots += count;
+    for (int i = 0; i < count && !status; i++) {
+        const struct mr_key *k = &c->keys[i];
+        double radius = t->scale * t->norm[k->expert] + t->offset;
+        if (fabs(t->logits[k->expert] - k->logit.hi) >
+            radius * (1 + 0x1p-40) + 0x1p-52 * fabs(k->logit.hi))
+            out->filter_wrong = true;
+    }
+    if (!status) mr_score_ops(t->router->score)->refine(c, t, count);
     return status;
 }
 
@@ -166,45 +162,31 @@ static enum mr_status prove(struct mr_certifier *c, const struct mr_token *t, in
     return MR_OK;
 }
 
-static enum mr_status refine_all(struct mr_certifier *c, const struct mr_token *t, int *count,
-                                 struct mr_routed *out)
-{
-    enum mr_status status = MR_OK;
-    for (int e = 0; e < c->experts && !status; e++) status = add_candidate(c, t, e, e, out);
-    *count = c->experts;
-    if (!status) mr_score_ops(t->router->score)->refine(c, t, *count);
-    return status;
-}
-
 enum mr_status mr_certify(struct mr_certifier *c, const struct mr_token *t, struct mr_routed *out)
 {
     const struct mr_router *r = t->router;
-    const struct mr_score_ops *ops = mr_score_ops(r->score);
     int k = r->top_k, count = 0, sure = 0;
     bool cut = k < c->experts;
     out->exact_dots = out->tie_count = out->tie_slots = 0;
     out->ties = NULL;
     out->filter_wrong = false;
-    ops->filter(c, t);
-    k_largest(c->lo, c->experts, cut ? k + 1 : k, c->top);
-    double reach = cut ? c->top[k] : -HUGE_VAL, bar = c->top[k - 1];
-    bool softmax_sum = r->score == MR_SCORE_SOFTMAX && !r->norm_topk_prob;
-    enum mr_status status = MR_OK;
-    for (int e = 0; e < c->experts && !status; e++) {
-        if (!(c->hi[e] >= reach) && !softmax_sum) continue;
-        sure += c->hi[e] >= bar;
-        status = add_candidate(c, t, e, count++, out);
-    }
-    if (status) return status;
-    ops->refine(c, t, count);
-    status = sort_keys(c, t, count);
+    mr_score_ops(r->score)->filter(c, t);
+    MR_ISA_PICK(mr_k_largest)(c->lo, c->experts, cut ? k + 1 : k, c->top);
+    double reach = cut ? c->top[k] : -HUGE_VAL;
+    /* An un-normalised softmax weight needs all of the denominator. */
+    if (r->score == MR_SCORE_SOFTMAX && !r->norm_topk_prob) reach = -HUGE_VAL;
+    count = MR_ISA_PICK(mr_at_least)(c->hi, c->experts, reach, c->order);
+    for (int i = 0; i < count; i++) sure += c->hi[c->order[i]] >= c->top[k - 1];
+    enum mr_status status = make_exact(c, t, count, out);
+    if (!status) status = sort_keys(c, t, count);
     if (status) return status;
     if (cut) {
         status = prove(c, t, count, sure == k, out);
         if (!status && out->gap_radius > 1e-12 && out->gap_radius > 0x1p-52 * out->gap &&
             count < c->experts) {
             /* Softmax, whose denominator is not known well enough: make every logit exact. */
-            status = refine_all(c, t, &count, out);
+            count = MR_ISA_PICK(mr_at_least)(c->hi, c->experts, -HUGE_VAL, c->order);
+            status = make_exact(c, t, count, out);
             if (!status) status = sort_keys(c, t, count);
             if (!status) status = prove(c, t, count, sure == k, out);
         }

@@ -29,8 +29,9 @@ struct mr_token {
     const double *logits; /* [experts], each within scale * norm[e] + offset of the truth */
     const double *norm;   /* [experts] */
     double scale, offset; /* both 0: the logits are the truth */
-    /* Exact logits on demand; value also serves logits that hi + lo cannot hold. */
-    enum mr_status (*exact)(void *context, int expert, struct mr_exact *out);
+    /* Exact logits of some experts, on demand: sets keys[i].logit of keys[i].expert, i < count. The
+     * source also serves logits that hi + lo cannot hold. */
+    enum mr_status (*exact)(void *context, struct mr_key *keys, int count);
     struct mr_logit_source source;
     bool exact_weights; /* weights correctly rounded by MPFR */
 };

@@ -48,23 +48,24 @@ enum mr_status mr_stage_logits(const struct mr_token *t, int experts, enum mr_ty
     MR_ISA_PICK(mr_value_intervals)
     (t->logits, t->norm, (size_t)experts, t->scale, t->offset, s->a, s->b);
     if (!round_all(s->a, s->b, experts, f, out, s->undecided)) return MR_OK;
-    for (int e = 0; e < experts; e++) {
-        if (!s->undecided[e]) continue;
-        struct mr_exact x;
-        enum mr_status status = t->exact(t->source.context, e, &x);
-        if (status) return status;
+    int count = 0;
+    for (int e = 0; e < experts; e++)
+        if (s->undecided[e]) s->keys[count++].expert = e;
+    enum mr_status status = t->exact(t->source.context, s->keys, count);
+    for (int i = 0; i < count && !status; i++) {
+        int e = s->keys[i].expert;
+        struct mr_exact x = s->keys[i].logit;
         if (x.complete) {
             out[e] = (float)mr_round_sum(x.hi, x.lo, f);
-        } else {
-            mpfr_t value;
-            mpfr_init2(value, 64);
-            status = t->source.value(t->source.context, e, value);
-            out[e] = (float)round_mpfr(value, f);
-            mpfr_clear(value);
-            if (status) return status;
+            continue;
         }
+        mpfr_t value;
+        mpfr_init2(value, 64);
+        status = t->source.value(t->source.context, e, value);
+        out[e] = (float)round_mpfr(value, f);
+        mpfr_clear(value);
     }
-    return MR_OK;
+    return status;
 }
 
 /* true if all of dd * (1 -+ rel) rounds alike. */

@@ -11,6 +11,7 @@ const struct mr_format *mr_type_format(enum mr_type type);
 struct mr_stage_scratch {
     double *a, *b, *c;  /* [experts] each */
     uint8_t *undecided; /* [experts] */
+    struct mr_key *keys; /* [experts] */
 };
 
 /* Exact logits rounded once to type. */

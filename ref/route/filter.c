@@ -28,6 +28,7 @@ void mr_gate_free(struct mr_gate *g)
     free(g->inverse_norm);
     free(g->check);
     free(g->signs);
+    free(g->zero_row);
     memset(g, 0, sizeof *g);
 }
 
@@ -47,7 +48,8 @@ static enum mr_status prepare_row(struct mr_gate *g, size_t e, float *row, struc
                        e, i, isnan(row[i]) ? "NaN" : "Inf");
     }
     g->norm[e] = g->stats[e].norm;
-    g->inverse_norm[e] = g->norm[e] > 0 ? 1 / g->norm[e] : 0;
+    if (g->norm[e] > 0) g->inverse_norm[e] = 1 / g->norm[e];
+    else g->zero_row[g->zero_rows++] = e;
     if (g->stats[e].max > g->max) g->max = g->stats[e].max;
     if (g->narrow) memcpy(g->f32 + e * n, row, n * sizeof *row);
     else mr_widen_f64(src, g->stored.dtype, n, g->f64 + e * n);
@@ -73,10 +75,11 @@ enum mr_status mr_gate_prepare(const struct mr_matrix *stored, enum mr_dtype hid
     out->inverse_norm = calloc(experts, sizeof *out->inverse_norm);
     out->check = calloc(MR_CHECKS * n + 1, sizeof *out->check);
     out->signs = calloc(experts * MR_CHECKS, sizeof *out->signs);
+    out->zero_row = calloc(experts, sizeof *out->zero_row);
     float *row = malloc((n + 1) * sizeof *row);
     enum mr_status status = MR_OK;
     if (!(out->f32 || out->f64) || !out->stats || !out->norm || !out->inverse_norm ||
-        !out->check || !out->signs || !row)
+        !out->check || !out->signs || !out->zero_row || !row)
         status = mr_fail(err, MR_ERR_MEMORY, "no memory for a gate weight [%zu, %zu]", experts, n);
     for (size_t e = 0; e < experts && !status; e++) status = prepare_row(out, e, row, err);
     free(row);
@@ -118,6 +121,8 @@ void mr_filter_free(struct mr_filter *f)
     memset(f, 0, sizeof *f);
 }
 
+enum { AHEAD = 4 }; /* rows */
+
 void mr_filter_block(struct mr_filter *f, const struct mr_gate *gate, const void *hidden,
                      enum mr_dtype dtype, size_t rows, const struct mr_blas *blas)
 {
@@ -129,9 +134,17 @@ void mr_filter_block(struct mr_filter *f, const struct mr_gate *gate, const void
         size_t m = n - c < MR_CHUNK ? n - c : MR_CHUNK;
         for (size_t r = 0; r < rows; r++) {
             float *x = f->x32 + r * MR_CHUNK;
-            mr_widen_f32((const char *)hidden + (r * n + c) * size, dtype, m, x);
-            mr_row_scan_add(&f->scans[r], x, m);
-            MR_ISA_PICK(mr_check_dots)(x, gate->check + c, n, m, f->check + r * MR_CHECKS);
+            const char *src = (const char *)hidden + (r * n + c) * size;
+            double *sums = f->check + r * MR_CHECKS;
+            /* A piece of a row is too short for the hardware to see a stream. */
+            for (size_t b = 0; r + AHEAD < rows && b < m * size; b += 64)
+                __builtin_prefetch(src + AHEAD * n * size + b);
+            if (dtype == MR_BF16) {
+                MR_ISA_PICK(mr_take_bf16)(src, m, gate->check + c, n, x, &f->scans[r], sums);
+            } else {
+                mr_widen_f32(src, dtype, m, x);
+                MR_ISA_PICK(mr_take_f32)(x, m, gate->check + c, n, &f->scans[r], sums);
+            }
             if (!gate->narrow) mr_widen_f64(x, MR_F32, m, f->x64 + r * MR_CHUNK);
         }
         if (gate->narrow) {

@@ -24,7 +24,7 @@
 enum {
     MR_CHUNK = 256,
     MR_CHECKS = 4,     /* +-1 vectors of the BLAS check */
-    MR_BLOCK_ROWS = 128 /* fixed: results must not depend on the number of threads */
+    MR_BLOCK_ROWS = 256 /* fixed: results must not depend on the number of threads */
 };
 
 /* A gate weight made ready; shared by all threads. */
@@ -37,6 +37,7 @@ struct mr_gate {
     double *norm, *inverse_norm; /* [experts]; inverse 0 for a zero row */
     double *check; /* [MR_CHECKS, hidden]: sum_e sign(c, e) w_e / ||w_e|| */
     double *signs; /* [experts, MR_CHECKS] */
+    size_t *zero_row, zero_rows; /* experts whose weights are all zero */
     double max;    /* max |w| */
     double underflow; /* error of one product by underflow, as the MXCSR says */
 };

@@ -42,6 +42,7 @@ void mr_emulator_free(struct mr_emulator *m)
     free(m->scratch.b);
     free(m->scratch.c);
     free(m->scratch.undecided);
+    free(m->scratch.keys);
     free(m);
 }
 
@@ -67,7 +68,8 @@ enum mr_status mr_emulator_new(int experts, int top_k, const struct mr_arith *ar
           (m->chosen = malloc((count + 1) * (size_t)top_k * sizeof(int))) &&
           (m->scratch.a = malloc(n * sizeof(double))) &&
           (m->scratch.b = malloc(n * sizeof(double))) &&
-          (m->scratch.c = malloc(n * sizeof(double))) && (m->scratch.undecided = malloc(n));
+          (m->scratch.c = malloc(n * sizeof(double))) && (m->scratch.undecided = malloc(n)) &&
+          (m->scratch.keys = malloc(n * sizeof *m->scratch.keys));
     if (!ok) {
         mr_emulator_free(m);
         return MR_ERR_MEMORY;
@@ -75,18 +77,6 @@ enum mr_status mr_emulator_new(int experts, int top_k, const struct mr_arith *ar
     if (count) memcpy(m->arith, arith, count * sizeof *arith);
     *out = m;
     return MR_OK;
-}
-
-/* Indices of the top_k largest keys, the lowest index among equals; NaN is never larger. */
-static void select_top(const float *key, int n, int k, int *chosen)
-{
-    int have = 0;
-    for (int e = 0; e < n; e++) {
-        if (have == k && !(key[e] > key[chosen[k - 1]])) continue;
-        int i = have < k ? have++ : k - 1;
-        for (; i > 0 && key[e] > key[chosen[i - 1]]; i--) chosen[i] = chosen[i - 1];
-        chosen[i] = e;
-    }
 }
 
 enum { OUTSIDE = 0, SURE = 1, TIED = 2 };
@@ -163,7 +153,7 @@ enum mr_status mr_emulate(struct mr_emulator *m, const struct mr_certifier *c,
          m->error);
         mr_histogram_add(&flips[i].key_error, m->error, (size_t)m->experts);
         int *chosen = m->chosen + i * (size_t)m->top_k;
-        select_top(m->key, m->experts, m->top_k, chosen);
+        MR_ISA_PICK(mr_select_top)(m->key, m->experts, m->top_k, chosen);
         bool flip;
         flips[i].weight_moved += judge(m, t->router, a, chosen, score, routed, &flip);
         flips[i].tokens++;

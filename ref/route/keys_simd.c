@@ -65,6 +65,41 @@ void MR_ISA_NAME(mr_relative_intervals)(const double *value, size_t n, double re
     }
 }
 
+MR_INLINE void insert(double v, int k, double *top)
+{
+    if (!(v > top[k - 1])) return;
+    int i = k - 1;
+    for (; i > 0 && top[i - 1] < v; i--) top[i] = top[i - 1];
+    top[i] = v;
+}
+
+void MR_ISA_NAME(mr_k_largest)(const double *value, int n, int k, double *top)
+{
+    for (int i = 0; i < k; i++) top[i] = -__builtin_inf();
+    int e = 0;
+    for (; e + 2 * MR_LANES <= n; e += 2 * MR_LANES) {
+        mr_vd bar = mr_splat(top[k - 1]);
+        mr_vl a = mr_load_d(value + e) > bar, b = mr_load_d(value + e + MR_LANES) > bar;
+        if (MR_ANY(a | b))
+            for (int i = e; i < e + 2 * MR_LANES; i++) insert(value[i], k, top);
+    }
+    for (; e < n; e++) insert(value[e], k, top);
+}
+
+int MR_ISA_NAME(mr_at_least)(const double *value, int n, double bar, int *index)
+{
+    int count = 0, e = 0;
+    for (; e + 2 * MR_LANES <= n; e += 2 * MR_LANES) {
+        mr_vl a = mr_load_d(value + e) >= bar, b = mr_load_d(value + e + MR_LANES) >= bar;
+        if (MR_ANY(a | b))
+            for (int i = e; i < e + 2 * MR_LANES; i++)
+                if (value[i] >= bar) index[count++] = i;
+    }
+    for (; e < n; e++)
+        if (value[e] >= bar) index[count++] = e;
+    return count;
+}
+
 void MR_ISA_NAME(mr_emulated_keys)(const float *score, const float *bias, const double *exact,
                                    size_t n, float *key, double *error)
 {
@@ -73,5 +108,28 @@ void MR_ISA_NAME(mr_emulated_keys)(const float *score, const float *bias, const 
         double d = (double)k - exact[i];
         key[i] = k;
         error[i] = d < 0 ? -d : d;
+    }
+}
+
+void MR_ISA_NAME(mr_select_top)(const float *key, int n, int k, int *chosen)
+{
+    int have = 0, e = 0;
+    while (e < n) {
+        if (have == k && e + 2 * MR_LANES <= n) {
+            mr_vf2 v, bar = (mr_vf2){0} + key[chosen[k - 1]];
+            memcpy(&v, key + e, sizeof v);
+            mr_vi2 above = v > bar;
+            if (!MR_ANY2(above)) {
+                e += 2 * MR_LANES;
+                continue;
+            }
+        }
+        int end = e + 2 * MR_LANES < n ? e + 2 * MR_LANES : n;
+        for (; e < end; e++) {
+            if (have == k && !(key[e] > key[chosen[k - 1]])) continue;
+            int i = have < k ? have++ : k - 1;
+            for (; i > 0 && key[e] > key[chosen[i - 1]]; i--) chosen[i] = chosen[i - 1];
+            chosen[i] = e;
+        }
     }
 }

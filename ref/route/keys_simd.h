@@ -11,9 +11,17 @@
 MR_ISA_DECLARE(void, mr_key_intervals, const double *score, const double *norm,
                const double *bias, size_t n, double scale, double offset, double rel, double *lo,
                double *hi);
+/* top[0..k) = the k largest of n values, descending; -Inf where there are fewer, NaN counts as
+ * smallest. */
+MR_ISA_DECLARE(void, mr_k_largest, const double *value, int n, int k, double *top);
+/* Ascending indices of the values >= bar; returns how many. */
+MR_ISA_DECLARE(int, mr_at_least, const double *value, int n, double bar, int *index);
 /* lo/hi = value -+ (scale * norm + offset), outward. */
 MR_ISA_DECLARE(void, mr_value_intervals, const double *value, const double *norm, size_t n,
                double scale, double offset, double *lo, double *hi);
+/* Indices of the k <= n largest keys, descending, the lowest index among equals; NaN is never
+ * larger. */
+MR_ISA_DECLARE(void, mr_select_top, const float *key, int n, int k, int *chosen);
 /* lo/hi = value * (1 -+ rel), for value >= 0. */
 MR_ISA_DECLARE(void, mr_relative_intervals, const double *value, size_t n, double rel, double *lo,
                double *hi);

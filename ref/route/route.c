@@ -99,14 +99,16 @@ static void nonfinite(const struct mr_router *r, struct mr_routed *out)
 static enum mr_status exact_row(struct worker *w, struct mr_token *t)
 {
     double most = 0;
-    for (int e = 0; e < t->router->experts; e++) {
-        struct mr_exact x;
-        enum mr_status status = mr_token_exact(&w->source, e, &x);
-        if (status) return status;
-        w->exact_row[e] = x.hi;
-        if (fabs(x.hi) > most) most = fabs(x.hi);
+    int experts = t->router->experts;
+    struct mr_key *keys = w->certifier.keys;
+    for (int e = 0; e < experts; e++) keys[e].expert = e;
+    enum mr_status status = mr_token_exact(&w->source, keys, experts);
+    if (status) return status;
+    for (int e = 0; e < experts; e++) {
+        w->exact_row[e] = keys[e].logit.hi;
+        if (fabs(w->exact_row[e]) > most) most = fabs(w->exact_row[e]);
     }
-    w->result.exact_dots += (uint64_t)t->router->experts;
+    w->result.exact_dots += (uint64_t)experts;
     t->logits = w->exact_row;
     t->scale = 0;
     t->offset = most * 0x1p-53;

@@ -18,6 +18,9 @@ const struct mr_score_ops *mr_score_ops(enum mr_score score);
 
 extern const struct mr_score_ops mr_sigmoid_ops, mr_softmax_ops;
 
+/* exp(logit - m) of a complete logit, not above m, within MR_EXP_DD_REL + 2^-92; 0 below e^-700. */
+struct mr_dd mr_softmax_term(const struct mr_exact *logit, struct mr_dd m);
+
 /* MPFR twins: out = the score correctly rounded (RNE) to out's precision, by Ziv's strategy; a
  * result that stays undecidable at 65536 bits is exactly representable and is taken as it is.
  * Logits are exact. */

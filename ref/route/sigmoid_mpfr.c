@@ -14,6 +14,7 @@ void mr_sigmoid_mpfr(mpfr_t out, const mpfr_t logit)
         mpfr_exp(t, x, MPFR_RNDN);
         mpfr_add_ui(t, t, 1, MPFR_RNDN);
         mpfr_ui_div(t, 1, t, MPFR_RNDN);
+        if (mpfr_zero_p(t)) break; /* exp overflows MPFR's exponents: below all of them */
         if (p > MR_COMPARE_CAP || mpfr_can_round(t, p - 3, MPFR_RNDN, MPFR_RNDN, want)) break;
     }
     mpfr_set(out, t, MPFR_RNDN);

@@ -14,28 +14,70 @@ static enum mr_status by_bins(const struct mr_token_source *s, int expert, mpfr_
                        s->gate->stored.cols, out);
 }
 
-enum mr_status mr_token_exact(void *context, int expert, struct mr_exact *out)
+static enum mr_status exact_by_bins(const struct mr_token_source *s, struct mr_key *key)
+{
+    mpfr_t value;
+    mpfr_init2(value, 64);
+    enum mr_status status = by_bins(s, key->expert, value);
+    if (!status) key->logit = mr_exact_from_mpfr(value);
+    mpfr_clear(value);
+    return status;
+}
+
+/* Four keys whose dots are plain sums. */
+static void plain_dots(const struct mr_token_source *s, struct mr_key **key)
+{
+    const struct mr_gate *g = s->gate;
+    size_t n = g->stored.cols;
+    double out[4];
+    const float *narrow[4];
+    const double *wide[4];
+    for (int i = 0; i < 4; i++) {
+        if (g->narrow) narrow[i] = g->f32 + (size_t)key[i]->expert * n;
+        else wide[i] = g->f64 + (size_t)key[i]->expert * n;
+    }
+    if (g->narrow) mr_dots_f32(s->wide, narrow, n, out);
+    else mr_dots_f64(s->wide, wide, n, out);
+    for (int i = 0; i < 4; i++) key[i]->logit = (struct mr_exact){out[i], 0, true};
+}
+
+static void one_dot(const struct mr_token_source *s, struct mr_dot_plan plan, struct mr_key *key)
+{
+    const struct mr_gate *g = s->gate;
+    size_t n = g->stored.cols, at = (size_t)key->expert * n;
+    key->logit = g->narrow ? mr_dot_f32(plan, s->wide, g->f32 + at, n)
+                           : mr_dot_f64(plan, s->wide, g->f64 + at, n);
+}
+
+enum mr_status mr_token_exact(void *context, struct mr_key *keys, int count)
 {
     struct mr_token_source *s = context;
     const struct mr_gate *g = s->gate;
     if (!g) {
-        *out = (struct mr_exact){s->given[expert], 0, true};
+        for (int i = 0; i < count; i++)
+            keys[i].logit = (struct mr_exact){s->given[keys[i].expert], 0, true};
         return MR_OK;
     }
-    size_t n = g->stored.cols;
-    struct mr_dot_plan plan = mr_dot_choose(&s->stats, &g->stats[expert], n);
-    if (plan.way == MR_DOT_BINS) {
-        mpfr_t value;
-        mpfr_init2(value, 64);
-        enum mr_status status = by_bins(s, expert, value);
-        if (!status) *out = mr_exact_from_mpfr(value);
-        mpfr_clear(value);
-        return status;
-    }
-    if (!s->widened) mr_widen_f64(s->hidden, s->dtype, n, s->wide);
+    if (!s->widened) mr_widen_f64(s->hidden, s->dtype, g->stored.cols, s->wide);
     s->widened = true;
-    *out = g->narrow ? mr_dot_f32(plan, s->wide, g->f32 + (size_t)expert * n, n)
-                     : mr_dot_f64(plan, s->wide, g->f64 + (size_t)expert * n, n);
+    const struct mr_dot_plan plain = {MR_DOT_PLAIN, 0};
+    struct mr_key *waiting[4];
+    int waits = 0;
+    for (int i = 0; i < count; i++) {
+        struct mr_dot_plan plan = mr_dot_choose(&s->stats, &g->stats[keys[i].expert],
+                                                g->stored.cols);
+        if (plan.way == MR_DOT_BINS) {
+            enum mr_status status = exact_by_bins(s, &keys[i]);
+            if (status) return status;
+        } else if (plan.way == MR_DOT_SPLIT) {
+            one_dot(s, plan, &keys[i]);
+        } else {
+            waiting[waits++] = &keys[i];
+            if (waits == 4) plain_dots(s, waiting);
+            waits %= 4;
+        }
+    }
+    for (int i = 0; i < waits; i++) one_dot(s, plain, waiting[i]);
     return MR_OK;
 }
 

@@ -16,7 +16,7 @@ struct mr_token_source {
 };
 
 /* For struct mr_token: context is a struct mr_token_source. */
-enum mr_status mr_token_exact(void *context, int expert, struct mr_exact *out);
+enum mr_status mr_token_exact(void *context, struct mr_key *keys, int count);
 enum mr_status mr_token_value(void *context, int expert, mpfr_t out);
 
 #endif

@@ -7,9 +7,10 @@
 /* Why the plain way serves (at most MR_WEIGHT_ULPS = 4 ulp, in fact below 1.5): scores are within
  * 2^-55 relatively, their sum (positive terms) too, each dd operation adds at most 10 u^2, so the
  * quotient is within 2^-54 + 2^-97; the product with the factor and the rounding to binary64 add
- * 2^-53: 1.5 * 2^-53 relative, at most 1.5 ulp. Softmax's shared error cancels in the quotient; an
- * un-normalised softmax weight needs every logit exact (certify.c makes all experts candidates),
- * and then has the sum's 2^-56 on top.
+ * 2^-53: 1.5 * 2^-53 relative, at most 1.5 ulp. An un-normalised softmax weight needs every logit
+ * exact (certify.c makes all experts candidates), and then has the sum's 2^-56 on top. A normalised
+ * one is made of the selected logits alone: the scores in keys depend, within their error, on the
+ * filter, and so would the last bit of the weights on the machine.
  * It does not serve scores near underflow, or logits that hi + lo does not hold to 2^-60 absolute:
  * those go to MPFR. */
 static bool plain_serves(const struct mr_certifier *c, const struct mr_token *t)
@@ -22,16 +23,33 @@ static bool plain_serves(const struct mr_certifier *c, const struct mr_token *t)
     return true;
 }
 
+/* The index in order[0..count) of the largest logit, but for what hi and lo leave out. */
+static int largest_logit(const struct mr_certifier *c, int count)
+{
+    int m = 0;
+    for (int i = 1; i < count; i++) {
+        const struct mr_exact *l = &c->keys[c->order[i]].logit, *most = &c->keys[c->order[m]].logit;
+        if (l->hi > most->hi || (!(l->hi < most->hi) && l->lo > most->lo)) m = i;
+    }
+    return m;
+}
+
 static void plain_weights(const struct mr_certifier *c, const struct mr_token *t, double *weights)
 {
-    int k = t->router->top_k;
-    struct mr_dd sum = {0, 0}, factor = {t->router->routed_scaling_factor, 0};
-    for (int i = 0; i < k; i++) sum = mr_dd_add(sum, c->keys[c->order[i]].score);
-    for (int i = 0; i < k; i++) {
-        struct mr_dd w = c->keys[c->order[i]].score;
-        if (t->router->norm_topk_prob) w = mr_dd_div(w, sum);
-        weights[i] = mr_dd_mul(w, factor).hi;
+    const struct mr_router *r = t->router;
+    bool afresh = r->score == MR_SCORE_SOFTMAX && r->norm_topk_prob;
+    struct mr_dd sum = {0, 0}, factor = {r->routed_scaling_factor, 0}, m = {0, 0};
+    if (afresh) {
+        const struct mr_exact *l = &c->keys[c->order[largest_logit(c, r->top_k)]].logit;
+        m = (struct mr_dd){l->hi, l->lo};
     }
+    for (int pass = 0; pass < 2; pass++)
+        for (int i = 0; i < r->top_k; i++) {
+            const struct mr_key *k = &c->keys[c->order[i]];
+            struct mr_dd w = afresh ? mr_softmax_term(&k->logit, m) : k->score;
+            if (!pass) sum = mr_dd_add(sum, w);
+            else weights[i] = mr_dd_mul(r->norm_topk_prob ? mr_dd_div(w, sum) : w, factor).hi;
+        }
 }
 
 static enum mr_status value_of(const struct mr_token *t, const struct mr_key *k, mpfr_t out)
@@ -43,55 +61,63 @@ static enum mr_status value_of(const struct mr_token *t, const struct mr_key *k,
     return MR_OK;
 }
 
-/* Scores at precision p: sigmoid within 1 ulp; for softmax exp(l - l_0), whose common factor only
- * the un-normalised weight needs (then sum runs over all experts). */
+/* Scores at precision p, up to a common factor if they are normalised, which keeps them within
+ * MPFR's exponents (a logit may be -1e30): with m the largest logit of those summed, softmax:
+ * exp(l - m); sigmoid: exp(l - m) / (1 + exp(l)) if m < 0. The differences are exact. sum is over the
+ * selected, or over all experts for softmax without norm_topk_prob. */
 static enum mr_status scores_at(const struct mr_certifier *c, const struct mr_token *t, long p,
-                                mpfr_t *score, mpfr_t sum, mpfr_t x, mpfr_t first)
+                                mpfr_t *score, mpfr_t sum, mpfr_t x, mpfr_t most)
 {
     const struct mr_router *r = t->router;
     bool softmax = r->score == MR_SCORE_SOFTMAX, all = softmax && !r->norm_topk_prob;
-    enum mr_status status = value_of(t, &c->keys[c->order[0]], first);
+    int m = largest_logit(c, all ? r->experts : r->top_k);
+    enum mr_status status = value_of(t, &c->keys[c->order[m]], most);
+    bool scaled = softmax || (r->norm_topk_prob && mpfr_sgn(most) < 0);
+    mpfr_t e, d;
+    mpfr_init2(e, p);
+    mpfr_init2(d, 2300); /* the difference of two logits, exact */
     mpfr_set_prec(sum, p);
     mpfr_set_zero(sum, 1);
-    for (int i = 0; i < r->top_k && !status; i++) {
-        mpfr_set_prec(score[i], p);
+    for (int i = 0; i < (all ? r->experts : r->top_k) && !status; i++) {
         status = value_of(t, &c->keys[c->order[i]], x);
         if (status) break;
-        if (softmax) {
-            mpfr_sub(score[i], x, first, MPFR_RNDN);
-            mpfr_exp(score[i], score[i], MPFR_RNDN);
+        if (scaled) {
+            mpfr_sub(d, x, most, MPFR_RNDN);
+            mpfr_exp(e, d, MPFR_RNDN);
         } else {
-            mr_sigmoid_mpfr(score[i], x);
+            mr_sigmoid_mpfr(e, x);
         }
-        if (!all) mpfr_add(sum, sum, score[i], MPFR_RNDN);
-    }
-    mpfr_t e;
-    mpfr_init2(e, p);
-    for (int i = 0; all && i < r->experts && !status; i++) {
-        status = t->source.value(t->source.context, i, x);
-        mpfr_sub(e, x, first, MPFR_RNDN);
-        mpfr_exp(e, e, MPFR_RNDN);
+        if (scaled && !softmax) {
+            mpfr_set_prec(d, p);
+            mpfr_exp(d, x, MPFR_RNDN);
+            mpfr_add_ui(d, d, 1, MPFR_RNDN);
+            mpfr_div(e, e, d, MPFR_RNDN);
+            mpfr_set_prec(d, 2300);
+        }
         mpfr_add(sum, sum, e, MPFR_RNDN);
+        if (i >= r->top_k) continue;
+        mpfr_set_prec(score[i], p);
+        mpfr_set(score[i], e, MPFR_RNDN);
     }
-    mpfr_clear(e);
+    mpfr_clears(e, d, (mpfr_ptr)0);
     return status;
 }
 
-/* Errors: score (1 ulp, and 2^-p |l - l_0| < 2^(40 - p) for softmax), at most 1024 additions, one
- * quotient, one product: 2^-(p - 52) relative is far above all of them. Rounding ends unless the
+/* Errors: score (a few ulp), an addition for each expert, one quotient, one product:
+ * 2^-(p - 52) relative is far above all of them. Rounding ends unless the
  * weight lies exactly on a boundary of binary64; after 4096 bits it is taken to do so. */
 static enum mr_status exact_weights(const struct mr_certifier *c, const struct mr_token *t,
                                     double *weights)
 {
     const struct mr_router *r = t->router;
     enum { MOST = 4096, SLACK = 52 };
-    mpfr_t sum, x, first, w, *score = malloc((size_t)r->top_k * sizeof *score);
+    mpfr_t sum, x, most, w, *score = malloc((size_t)r->top_k * sizeof *score);
     if (!score) return MR_ERR_MEMORY;
     for (int i = 0; i < r->top_k; i++) mpfr_init2(score[i], 64);
-    mpfr_inits2(64, sum, x, first, w, (mpfr_ptr)0);
+    mpfr_inits2(64, sum, x, most, w, (mpfr_ptr)0);
     enum mr_status status = MR_OK;
     for (long p = 128; p <= MOST; p *= 2) {
-        status = scores_at(c, t, p, score, sum, x, first);
+        status = scores_at(c, t, p, score, sum, x, most);
         bool sure = true;
         mpfr_set_prec(w, p);
         bool divide = r->norm_topk_prob || r->score == MR_SCORE_SOFTMAX;
@@ -106,7 +132,7 @@ static enum mr_status exact_weights(const struct mr_certifier *c, const struct m
         if (sure || status) break;
     }
     for (int i = 0; i < r->top_k; i++) mpfr_clear(score[i]);
-    mpfr_clears(sum, x, first, w, (mpfr_ptr)0);
+    mpfr_clears(sum, x, most, w, (mpfr_ptr)0);
     free(score);
     return status;
 }

@@ -1,0 +1,39 @@
+/* `make bench`: ratios measured in one run, medians. */
+#ifndef MOEREF_BENCH_H
+#define MOEREF_BENCH_H
+
+#include <jansson.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "../../ref/route/route.h"
+
+/* Inputs of one shape, made by the library's generator. */
+struct bench_input {
+    size_t tokens, hidden, experts;
+    uint16_t *x, *w;   /* bf16 */
+    double *bias;
+    double *x64, *w64; /* widened, for the bare dgemm */
+    struct mr_router sigmoid, softmax;
+};
+
+struct mr_layer bench_layer(const struct bench_input *in, const struct mr_router *router);
+double bench_now(void);
+double bench_median(double *v, size_t n);
+
+/* One full dgemm [tokens, hidden] x [experts, hidden]^T with `threads` threads; seconds. */
+double bench_dgemm(const struct bench_input *in, double *c, int threads);
+/* The other processors' dgemm kernels that OpenBLAS can be told to use: each in a child process of
+ * this program (argv[0]), between two timings of the kernel as found. Fills report and returns the
+ * smallest ratio to the kernel as found among those that compute right, or +Inf. */
+double bench_other_coretypes(const char *program, const struct bench_input *in, int threads,
+                             json_t *report);
+/* The child's side: prints median seconds, or dies if a result is wrong. */
+int bench_dgemm_child(const struct bench_input *in, int threads);
+
+/* Dots by each way, and rows that take the exact-bin path. */
+void bench_exact_paths(json_t *report);
+/* Peak anonymous memory of a long run over mapped hidden states, MiB beyond what was there before. */
+double bench_peak_memory(const struct bench_input *in, size_t tokens);
+
+#endif
