@@ -97,22 +97,41 @@ typedef struct mr_exact split32(const double *, const float *, size_t, double);
 typedef struct mr_exact split64(const double *, const double *, size_t, double);
 typedef double plain32(const double *, const float *, size_t);
 typedef double plain64(const double *, const double *, size_t);
+typedef void plains32(const double *, const float *const *, size_t, double *);
+typedef void plains64(const double *, const double *const *, size_t, double *);
 static const struct {
     split32 *s32;
     split64 *s64;
     plain32 *p32;
     plain64 *p64;
+    plains32 *ps32;
+    plains64 *ps64;
     void (*scan)(struct mr_row_scan *, const float *, size_t);
 } levels[] = {
     {mr_split_dot_f32_base, mr_split_dot_f64_base, mr_plain_dot_f32_base, mr_plain_dot_f64_base,
-     mr_row_scan_add_base},
+     mr_plain_dots_f32_base, mr_plain_dots_f64_base, mr_row_scan_add_base},
 #if MR_ISA_LEVELS == 3
     {mr_split_dot_f32_v3, mr_split_dot_f64_v3, mr_plain_dot_f32_v3, mr_plain_dot_f64_v3,
-     mr_row_scan_add_v3},
+     mr_plain_dots_f32_v3, mr_plain_dots_f64_v3, mr_row_scan_add_v3},
     {mr_split_dot_f32_v4, mr_split_dot_f64_v4, mr_plain_dot_f32_v4, mr_plain_dot_f64_v4,
-     mr_row_scan_add_v4},
+     mr_plain_dots_f32_v4, mr_plain_dots_f64_v4, mr_row_scan_add_v4},
 #endif
 };
+
+/* Four rows at once: w, -w, zeros and w again give the dot, its negative, +0 and the dot. */
+static void judge_four(const struct oracle_dot *truth, int isa, size_t n)
+{
+    static float minus32[MOST], zero32[MOST];
+    static double minus64[MOST], zero64[MOST];
+    double out[2][4];
+    for (size_t i = 0; i < n; i++) minus64[i] = minus32[i] = -at.w32[i];
+    levels[isa].ps32(at.x64, (const float *const[]){at.w32, minus32, zero32, at.w32}, n, out[0]);
+    levels[isa].ps64(at.x64, (const double *const[]){at.w64, minus64, zero64, at.w64}, n, out[1]);
+    for (int k = 0; k < 2; k++) {
+        judge("four", truth, (struct mr_exact){out[k][0], 0, true}, n);
+        ck_assert(out[k][1] == -out[k][0] && out[k][2] == 0 && out[k][3] == out[k][0]);
+    }
+}
 
 /* Every level, against the truth: then all levels give the same bits. */
 static void judge_levels(const struct oracle_dot *truth, struct mr_dot_plan plan, size_t n)
@@ -122,6 +141,7 @@ static void judge_levels(const struct oracle_dot *truth, struct mr_dot_plan plan
         if (plan.way == MR_DOT_PLAIN) {
             judge(name, truth, (struct mr_exact){levels[isa].p32(at.x64, at.w32, n), 0, true}, n);
             judge(name, truth, (struct mr_exact){levels[isa].p64(at.x64, at.w64, n), 0, true}, n);
+            judge_four(truth, isa, n);
         } else {
             judge(name, truth, levels[isa].s32(at.x64, at.w32, n, plan.magic), n);
             judge(name, truth, levels[isa].s64(at.x64, at.w64, n, plan.magic), n);

@@ -11,6 +11,9 @@
  * collect: the coefficient of e^(l_i) is n_i d + 1 and of e^(l_j) n_j d - 1 with d = b_i - b_j and
  * n the number of experts at that logit; other logits have n d. If l_i != l_j, all vanish only if
  * d = -1/n_i = 1/n_j: impossible. If l_i = l_j, only if d = 0.
+ * MPFR's exponents end at -2^30, though: a term below e^-7e8 is [0, tiny], and what hangs on the sum
+ * of such terms alone stays undecided. That takes |l| > 7e8 and a bias difference that cancels all
+ * else: +-1 (settled before), +-1/2 against a logit 0, with softmax +-1/k against k equal ones.
  * The cap MR_COMPARE_CAP bounds time, not truth: beyond it the answer is `undecided`. */
 #include "compare.h"
 
@@ -46,9 +49,9 @@ static enum mr_status compare_logits(const struct mr_key *a, const struct mr_key
     return status;
 }
 
-/* [lo, hi] around sigma(-|x|), at the precision of lo and hi. Keeps its relative accuracy however
+/* [lo, hi] around sigma(-|x|), or minus that, at the precision of lo and hi. Keeps its relative accuracy however
  * small it is, so that saturated scores cost no precision. */
-static void tail_interval(const mpfr_t x, mpfr_t lo, mpfr_t hi)
+static void tail_interval(const mpfr_t x, bool minus, mpfr_t lo, mpfr_t hi)
 {
     mpfr_prec_t p = mpfr_get_prec(lo);
     mpfr_t e, d, neg;
@@ -62,6 +65,11 @@ static void tail_interval(const mpfr_t x, mpfr_t lo, mpfr_t hi)
     mpfr_exp(e, neg, MPFR_RNDU);
     mpfr_add_ui(d, e, 1, MPFR_RNDD);
     mpfr_div(hi, e, d, MPFR_RNDU);
+    if (minus) {
+        mpfr_swap(lo, hi);
+        mpfr_neg(lo, lo, MPFR_RNDN);
+        mpfr_neg(hi, hi, MPFR_RNDN);
+    }
     mpfr_clears(e, d, neg, (mpfr_ptr)0);
 }
 
@@ -81,51 +89,71 @@ static void settle(mpfr_t lo, mpfr_t hi, struct mr_order *out)
 static enum mr_status sigmoid_by_mpfr(const struct mr_key *a, const struct mr_key *b,
                                       const struct mr_logit_source *source, struct mr_order *out)
 {
-    mpfr_t x, y, r, lo, hi, t_lo, t_hi;
+    mpfr_t x, y, r, lo, hi, a_lo, a_hi, b_lo, b_hi;
     mpfr_inits2(BIAS_BITS, x, y, r, (mpfr_ptr)0);
-    mpfr_inits2(128, lo, hi, t_lo, t_hi, (mpfr_ptr)0);
+    mpfr_inits2(128, lo, hi, a_lo, a_hi, b_lo, b_hi, (mpfr_ptr)0);
     enum mr_status status = logit_value(a, source, x);
     if (!status) status = logit_value(b, source, y);
     int above_a = mpfr_sgn(x) > 0, above_b = mpfr_sgn(y) > 0;
     mpfr_set_si(r, above_a - above_b, MPFR_RNDN);
     mpfr_add_d(r, r, a->bias, MPFR_RNDN);
     mpfr_sub_d(r, r, b->bias, MPFR_RNDN);
+    /* Rounded once: r and one tail may cancel, and leave a far smaller one. */
+    const mpfr_ptr low[] = {r, a_lo, b_lo}, high[] = {r, a_hi, b_hi};
     for (long p = 128; !status && p <= MR_COMPARE_CAP && out->level == MR_LEVEL_UNDECIDED; p *= 2) {
         mpfr_set_prec(lo, p);
         mpfr_set_prec(hi, p);
-        mpfr_set_prec(t_lo, p);
-        mpfr_set_prec(t_hi, p);
-        tail_interval(x, t_lo, t_hi);
-        if (above_a) { /* - t_a */
-            mpfr_sub(lo, r, t_hi, MPFR_RNDD);
-            mpfr_sub(hi, r, t_lo, MPFR_RNDU);
-        } else {
-            mpfr_add(lo, r, t_lo, MPFR_RNDD);
-            mpfr_add(hi, r, t_hi, MPFR_RNDU);
-        }
-        tail_interval(y, t_lo, t_hi);
-        if (above_b) { /* - (1 - t_b): the 1 is in r */
-            mpfr_add(lo, lo, t_lo, MPFR_RNDD);
-            mpfr_add(hi, hi, t_hi, MPFR_RNDU);
-        } else {
-            mpfr_sub(lo, lo, t_hi, MPFR_RNDD);
-            mpfr_sub(hi, hi, t_lo, MPFR_RNDU);
-        }
+        mpfr_set_prec(a_lo, p);
+        mpfr_set_prec(a_hi, p);
+        mpfr_set_prec(b_lo, p);
+        mpfr_set_prec(b_hi, p);
+        tail_interval(x, above_a, a_lo, a_hi);
+        tail_interval(y, !above_b, b_lo, b_hi);
+        mpfr_sum(lo, low, 3, MPFR_RNDD);
+        mpfr_sum(hi, high, 3, MPFR_RNDU);
         settle(lo, hi, out);
     }
-    mpfr_clears(x, y, r, lo, hi, t_lo, t_hi, (mpfr_ptr)0);
+    mpfr_clears(x, y, r, lo, hi, a_lo, a_hi, b_lo, b_hi, (mpfr_ptr)0);
     return status;
 }
 
-/* D times Z, Z = sum_e exp(l_e - l_a): (b_a - b_b) Z + 1 - exp(l_b - l_a). */
+/* m = the largest logit: no exponential of a difference to it overflows. */
+static enum mr_status largest_logit(const struct mr_logit_source *source, mpfr_t v, mpfr_t m)
+{
+    enum mr_status status = MR_OK;
+    for (int e = 0; e < source->experts && !status; e++) {
+        status = source->value(source->context, e, v);
+        if (status || (e > 0 && !mpfr_greater_p(v, m))) continue;
+        mpfr_set_prec(m, mpfr_get_prec(v));
+        mpfr_set(m, v, MPFR_RNDN);
+    }
+    return status;
+}
+
+/* [lo, hi] -= or += exp(l - m), outward. */
+static void add_exp(const mpfr_t l, const mpfr_t m, bool minus, mpfr_t lo, mpfr_t hi, mpfr_t t)
+{
+    for (int up = 0; up < 2; up++) {
+        mpfr_rnd_t to = up != minus ? MPFR_RNDU : MPFR_RNDD;
+        mpfr_sub(t, l, m, to);
+        mpfr_exp(t, t, to);
+        if (minus) mpfr_sub(up ? hi : lo, up ? hi : lo, t, up ? MPFR_RNDU : MPFR_RNDD);
+        else mpfr_add(up ? hi : lo, up ? hi : lo, t, up ? MPFR_RNDU : MPFR_RNDD);
+    }
+}
+
+/* D times Z, Z = sum_e exp(l_e - m): (b_a - b_b) Z + exp(l_a - m) - exp(l_b - m). */
 static enum mr_status softmax_by_mpfr(const struct mr_key *a, const struct mr_key *b,
                                       const struct mr_logit_source *source, struct mr_order *out)
 {
-    mpfr_t x, y, v, d, lo, hi, z_lo, z_hi, t;
-    mpfr_inits2(BIAS_BITS, x, y, v, d, (mpfr_ptr)0);
+    mpfr_t x, y, v, m, d, lo, hi, z_lo, z_hi, t;
+    mpfr_inits2(BIAS_BITS, x, y, v, m, d, (mpfr_ptr)0);
     mpfr_inits2(128, lo, hi, z_lo, z_hi, t, (mpfr_ptr)0);
     enum mr_status status = logit_value(a, source, x);
     if (!status) status = logit_value(b, source, y);
+    if (!status) status = largest_logit(source, v, m);
+    mpfr_set_d(d, a->bias, MPFR_RNDN);
+    mpfr_sub_d(d, d, b->bias, MPFR_RNDN);
     for (long p = 128; !status && p <= MR_COMPARE_CAP && out->level == MR_LEVEL_UNDECIDED; p *= 2) {
         mpfr_set_prec(lo, p);
         mpfr_set_prec(hi, p);
@@ -136,28 +164,14 @@ static enum mr_status softmax_by_mpfr(const struct mr_key *a, const struct mr_ke
         mpfr_set_zero(z_hi, 1);
         for (int e = 0; e < source->experts && !status; e++) {
             status = source->value(source->context, e, v);
-            if (status) break;
-            mpfr_sub(t, v, x, MPFR_RNDD);
-            mpfr_exp(t, t, MPFR_RNDD);
-            mpfr_add(z_lo, z_lo, t, MPFR_RNDD);
-            mpfr_sub(t, v, x, MPFR_RNDU);
-            mpfr_exp(t, t, MPFR_RNDU);
-            mpfr_add(z_hi, z_hi, t, MPFR_RNDU);
+            if (!status) add_exp(v, m, false, z_lo, z_hi, t);
         }
         if (status) break;
-        mpfr_set_d(d, a->bias, MPFR_RNDN);
-        mpfr_sub_d(d, d, b->bias, MPFR_RNDN);
         int up = mpfr_sgn(d) >= 0;
         mpfr_mul(lo, d, up ? z_lo : z_hi, MPFR_RNDD);
         mpfr_mul(hi, d, up ? z_hi : z_lo, MPFR_RNDU);
-        mpfr_add_ui(lo, lo, 1, MPFR_RNDD);
-        mpfr_add_ui(hi, hi, 1, MPFR_RNDU);
-        mpfr_sub(t, y, x, MPFR_RNDU);
-        mpfr_exp(t, t, MPFR_RNDU);
-        mpfr_sub(lo, lo, t, MPFR_RNDD);
-        mpfr_sub(t, y, x, MPFR_RNDD);
-        mpfr_exp(t, t, MPFR_RNDD);
-        mpfr_sub(hi, hi, t, MPFR_RNDU);
+        add_exp(x, m, false, lo, hi, t);
+        add_exp(y, m, true, lo, hi, t);
         if (mpfr_sgn(lo) > 0) {
             mpfr_div(lo, lo, z_hi, MPFR_RNDD);
             mpfr_div(hi, hi, z_lo, MPFR_RNDU);
@@ -167,7 +181,7 @@ static enum mr_status softmax_by_mpfr(const struct mr_key *a, const struct mr_ke
         }
         settle(lo, hi, out);
     }
-    mpfr_clears(x, y, v, d, lo, hi, z_lo, z_hi, t, (mpfr_ptr)0);
+    mpfr_clears(x, y, v, m, d, lo, hi, z_lo, z_hi, t, (mpfr_ptr)0);
     return status;
 }
 
@@ -183,18 +197,21 @@ enum mr_status mr_compare_keys(enum mr_score score, const struct mr_key *a, cons
         out->level = MR_LEVEL_EXACT; /* scores are strictly increasing in the logit */
     }
     struct mr_dd s = mr_dd_add(a->score, mr_dd_neg(b->score));
-    struct mr_dd d = mr_dd_add(s, mr_two_sum(a->bias, -b->bias));
+    struct mr_dd bias = mr_two_sum(a->bias, -b->bias), d = mr_dd_add(s, bias);
     double size = fabs(a->score.hi) + fabs(b->score.hi);
     /* The dd sums err by 3u^2 of their results; 2^-100 of all sizes covers them and the rounding of
      * this bound. */
-    double radius = a->rel * fabs(a->score.hi) + b->rel * fabs(b->score.hi) +
-                    common_rel * fabs(s.hi) + 0x1p-100 * (size + fabs(a->bias) + fabs(b->bias));
+    double own = a->rel * fabs(a->score.hi) + b->rel * fabs(b->score.hi);
+    double radius = own * (1 + common_rel) + common_rel * fabs(s.hi) +
+                    0x1p-100 * (size + fabs(a->bias) + fabs(b->bias));
     radius += 0x1p-1000 + 0x1p-50 * radius;
     out->gap = fabs(d.hi);
     out->radius = radius + 0x1p-53 * out->gap;
     if (!bias_order) return MR_OK;
-    if (out->gap > radius) {
-        out->sign = d.hi > 0 ? 1 : -1;
+    /* Scores lie strictly between 0 and 1: biases 1 apart or more decide alone. */
+    bool far = fabs(bias.hi) > 1 || (fabs(bias.hi) == 1 && bias.hi * bias.lo >= 0);
+    if (far || out->gap > radius) {
+        out->sign = far ? bias_order : d.hi > 0 ? 1 : -1;
         out->level = MR_LEVEL_EXACT;
         return MR_OK;
     }

@@ -17,7 +17,7 @@
  *     n G / 2 <= 2^53 L.
  * Then the dot is (acc - M) + rest without any error: no summation order matters.
  * Both conditions need only per-row facts (norm, smallest non-zero magnitude): S <= ||x|| ||w|| and
- * L = ulp_min(x) ulp_min(w). The split allows 43 binades more than the plain sum at n = 4096, and
+ * L = ulp_min(x) ulp_min(w). The split allows 38 binades more than the plain sum at n = 4096, and
  * serves fp32 vectors too.
  *
  * Integer bins (bins.c), one 128-bit bin for each exponent, always possible, about 10 us. */
@@ -40,7 +40,7 @@ struct mr_exact {
 
 /* What the filter, the radius and the split dot need to know about a row of a matrix. */
 struct mr_row_stats {
-    double norm;  /* >= ||row||_2, by at most 2^-40 relative */
+    double norm;  /* >= ||row||_2, by at most (n + 8) 2^-52 relative */
     double max;   /* max |element| */
     int ulp;      /* every element is a multiple of 2^ulp; 0 for a zero row */
     bool finite;  /* no Inf, no NaN; if false the rest says nothing */

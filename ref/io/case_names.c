@@ -155,6 +155,7 @@ enum mr_status mr_case_read_layers(struct mr_case *c, struct mr_error *err)
         return MR_OK;
     }
     int count = c->has_config ? c->config.moe_layer_count : MR_MAX_LAYERS;
+    if (!strstr(pattern, "{layer}")) count = 1; /* one tensor is one layer */
     for (int i = 0; i < count; i++) {
         int layer = c->has_config ? c->config.moe_layers[i] : i;
         if (in_any_phase(c, layer)) TRY(add_layer(c, layer, err));

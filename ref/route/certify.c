@@ -71,7 +71,7 @@ static enum mr_status make_exact(struct mr_certifier *c, const struct mr_token *
             radius * (1 + 0x1p-40) + 0x1p-52 * fabs(k->logit.hi))
             out->filter_wrong = true;
     }
-    if (!status) mr_score_ops(t->router->score)->refine(c, t, count);
+    if (!status) status = mr_score_ops(t->router->score)->refine(c, t, count);
     return status;
 }
 
@@ -182,7 +182,8 @@ enum mr_status mr_certify(struct mr_certifier *c, const struct mr_token *t, stru
     if (status) return status;
     if (cut) {
         status = prove(c, t, count, sure == k, out);
-        if (!status && out->gap_radius > 1e-12 && out->gap_radius > 0x1p-52 * out->gap &&
+        /* The radius is infinite or NaN when nothing is known of softmax's denominator. */
+        if (!status && !(out->gap_radius <= 1e-12) && !(out->gap_radius <= 0x1p-52 * out->gap) &&
             count < c->experts) {
             /* Softmax, whose denominator is not known well enough: make every logit exact. */
             count = MR_ISA_PICK(mr_at_least)(c->hi, c->experts, -HUGE_VAL, c->order);

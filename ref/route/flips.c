@@ -86,7 +86,7 @@ static double judge(const struct mr_emulator *m, const struct mr_router *router,
                     const struct mr_arith *a, const int *chosen, const float *score,
                     const struct mr_routed *routed, bool *flip)
 {
-    int seen[3] = {0};
+    int seen[3] = {0}, tied = 0;
     double sum = 0, all = 0, moved = 0;
     for (int i = 0; i < m->top_k; i++) {
         seen[m->mark[chosen[i]]]++;
@@ -99,7 +99,9 @@ static double judge(const struct mr_emulator *m, const struct mr_router *router,
                    router->routed_scaling_factor;
         if (a->weights != MR_TYPE_FP32) w = mr_round_sum(w, 0, mr_type_format(a->weights));
         all += w;
-        if (m->mark[chosen[i]] == OUTSIDE) moved += w;
+        /* Of more tied experts than have a place, the lowest ranked are the wrong ones. */
+        int place = m->mark[chosen[i]];
+        if (place == OUTSIDE || (place == TIED && ++tied > routed->tie_slots)) moved += w;
     }
     return all > 0 ? moved / all : 1; /* all scores zero or NaN: nothing of the weight is right */
 }

@@ -3,7 +3,7 @@
  * an integer or is summed in block order, so any number of threads gives the same bytes. */
 #include "route.h"
 
-#include <float.h>
+#include <fenv.h>
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -251,6 +251,14 @@ static void merge(const struct run *run, const struct worker *w, struct mr_route
     }
 }
 
+/* Every bound here needs rounding to nearest, and subnormals kept: a host program, or a library of it
+ * that was linked with -ffast-math, may have set other modes. glibc's default sets all of MXCSR. */
+static void default_modes(fenv_t *before)
+{
+    fegetenv(before);
+    fesetenv(FE_DFL_ENV);
+}
+
 /* All blocks once. */
 static enum mr_status pass(struct run *run, struct mr_route_result *result, struct mr_flips *flips)
 {
@@ -263,6 +271,8 @@ static enum mr_status pass(struct run *run, struct mr_route_result *result, stru
 #pragma omp parallel num_threads(threads)
     {
         struct worker w;
+        fenv_t env;
+        default_modes(&env);
         enum mr_status status = worker_new(run, &w);
         bool made = !status;
 #pragma omp for schedule(dynamic)
@@ -283,6 +293,7 @@ static enum mr_status pass(struct run *run, struct mr_route_result *result, stru
         }
         if (made) worker_free(&w);
         mpfr_free_cache();
+        fesetenv(&env);
     }
     for (size_t b = 0; b < blocks; b++)
         for (size_t i = 0; i < arith; i++) flips[i].weight_moved += run->moved[b * arith + i];
@@ -330,9 +341,10 @@ static void add_flips(struct mr_flips *to, const struct mr_flips *from, size_t c
     }
 }
 
-enum mr_status mr_route_layer(const struct mr_layer *layer, const struct mr_route_options *options,
-                              struct mr_route_result *result, struct mr_flips *flips,
-                              struct mr_error *err)
+static enum mr_status route_layer(const struct mr_layer *layer,
+                                  const struct mr_route_options *options,
+                                  struct mr_route_result *result, struct mr_flips *flips,
+                                  struct mr_error *err)
 {
     *result = (struct mr_route_result){0};
     enum mr_status status = check(layer, err);
@@ -374,5 +386,16 @@ enum mr_status mr_route_layer(const struct mr_layer *layer, const struct mr_rout
     free(fresh);
     mr_gate_free(&gate);
     if (status == MR_ERR_MEMORY && err && !err->text[0]) mr_fail(err, status, "out of memory");
+    return status;
+}
+
+enum mr_status mr_route_layer(const struct mr_layer *layer, const struct mr_route_options *options,
+                              struct mr_route_result *result, struct mr_flips *flips,
+                              struct mr_error *err)
+{
+    fenv_t env;
+    default_modes(&env);
+    enum mr_status status = route_layer(layer, options, result, flips, err);
+    fesetenv(&env);
     return status;
 }

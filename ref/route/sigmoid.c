@@ -14,7 +14,7 @@ static void filter(struct mr_certifier *c, const struct mr_token *t)
      MR_SIGMOID_ULPS * 0x1p-53, c->lo, c->hi);
 }
 
-static void refine(struct mr_certifier *c, const struct mr_token *t, int count)
+static enum mr_status refine(struct mr_certifier *c, const struct mr_token *t, int count)
 {
     (void)t;
     c->common_rel = 0;
@@ -28,6 +28,7 @@ static void refine(struct mr_certifier *c, const struct mr_token *t, int count)
             k->score = (struct mr_dd){l > 0, 0};
         }
     }
+    return MR_OK;
 }
 
 const struct mr_score_ops mr_sigmoid_ops = {filter, refine};

@@ -54,39 +54,68 @@ static void filter(struct mr_certifier *c, const struct mr_token *t)
     }
 }
 
-struct mr_dd mr_softmax_term(const struct mr_exact *logit, struct mr_dd m)
+static struct mr_dd term(struct mr_dd x)
 {
-    struct mr_dd x = mr_dd_add((struct mr_dd){logit->hi, logit->lo}, mr_dd_neg(m));
     return x.hi > -700 ? mr_unscale(mr_exp_dd(x)) : (struct mr_dd){0, 0};
 }
 
+struct mr_dd mr_softmax_term(const struct mr_exact *logit, const struct mr_exact *m)
+{
+    return term(mr_dd_add((struct mr_dd){logit->hi, logit->lo}, (struct mr_dd){-m->hi, -m->lo}));
+}
+
+/* The same for logits so large that what hi and lo leave out matters. */
+static enum mr_status term_by_mpfr(const struct mr_logit_source *source, int expert, int top,
+                                   struct mr_dd *out)
+{
+    mpfr_t a, b, d;
+    mpfr_inits2(64, a, b, (mpfr_ptr)0);
+    mpfr_init2(d, 2300); /* the difference, exact */
+    enum mr_status status = source->value(source->context, expert, a);
+    if (!status) status = source->value(source->context, top, b);
+    if (!status) {
+        mpfr_sub(d, a, b, MPFR_RNDN);
+        struct mr_exact x = mr_exact_from_mpfr(d);
+        *out = term((struct mr_dd){x.hi, x.lo});
+    }
+    mpfr_clears(a, b, d, (mpfr_ptr)0);
+    return status;
+}
+
 /* p_i = exp(l_i - m) / Z with exact l_i. Z takes the exact terms of the refined experts and the
- * filtered ones of the others; their errors make common_rel. m is the largest of these logits, so
- * that no term exceeds 1, however far from the truth the filter is: if that logit is exact, its lo
- * counts (beyond 2^53, lo is no small number). */
-static void refine(struct mr_certifier *c, const struct mr_token *t, int count)
+ * filtered ones of the others; their errors make common_rel. m is the largest of all these logits, so
+ * that no term is above 1 however far from the truth the filter is; if that one is exact, its lo
+ * counts, which is no small number beyond 2^53. */
+static enum mr_status refine(struct mr_certifier *c, const struct mr_token *t, int count)
 {
     const double u = 0x1p-53;
     size_t n = (size_t)c->experts;
     double *e_l = c->hi; /* free by now: e^(l - m) of the filtered logits */
     memcpy(e_l, t->logits, n * sizeof *e_l);
     for (int i = 0; i < count; i++) e_l[c->keys[i].expert] = c->keys[i].logit.hi;
-    struct mr_dd m = {largest(e_l, n), 0}, z = {0, 0};
-    bool exact = false;
+    struct mr_exact m = {largest(e_l, n), 0, true};
+    int top = -1;
     for (int i = 0; i < count; i++) {
         const struct mr_exact *l = &c->keys[i].logit;
-        if (l->hi < m.hi || (exact && l->lo <= m.lo)) continue;
-        m.lo = l->lo;
-        exact = true;
+        if (l->hi < m.hi || (top >= 0 && l->lo <= m.lo)) continue;
+        m = *l;
+        top = c->keys[i].expert;
     }
     mr_vec_exp_below(e_l, m.hi, n, e_l);
+    struct mr_dd z = {0, 0};
     double rest = 0, error = 0;
     for (int i = 0; i < count; i++) {
         struct mr_key *k = &c->keys[i];
-        /* mr_dd_add, and what hi and lo leave out of the logit and of m. */
-        k->rel = MR_EXP_DD_REL + 0x1p-92;
-        if (fabs(m.hi) > 0x1p10) k->rel += 0x1p-104 * (fabs(k->logit.hi) + fabs(m.hi));
-        k->score = mr_softmax_term(&k->logit, m);
+        k->score = mr_softmax_term(&k->logit, &m);
+        k->rel = MR_SOFTMAX_TERM_REL;
+        if (fabs(m.hi) > 0x1p40 && !(k->logit.complete && m.complete)) {
+            if (top < 0) { /* the filter is far off anyway: make all logits exact */
+                error = HUGE_VAL;
+            } else {
+                enum mr_status status = term_by_mpfr(&t->source, k->expert, top, &k->score);
+                if (status) return status;
+            }
+        }
         z = mr_dd_add(z, k->score);
         error += k->score.hi * k->rel;
         e_l[k->expert] = 0;
@@ -106,6 +135,7 @@ static void refine(struct mr_certifier *c, const struct mr_token *t, int count)
         struct mr_key *k = &c->keys[i];
         k->score = mr_dd_div(k->score, z);
     }
+    return MR_OK;
 }
 
 const struct mr_score_ops mr_softmax_ops = {filter, refine};

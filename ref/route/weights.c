@@ -38,11 +38,8 @@ static void plain_weights(const struct mr_certifier *c, const struct mr_token *t
 {
     const struct mr_router *r = t->router;
     bool afresh = r->score == MR_SCORE_SOFTMAX && r->norm_topk_prob;
-    struct mr_dd sum = {0, 0}, factor = {r->routed_scaling_factor, 0}, m = {0, 0};
-    if (afresh) {
-        const struct mr_exact *l = &c->keys[c->order[largest_logit(c, r->top_k)]].logit;
-        m = (struct mr_dd){l->hi, l->lo};
-    }
+    struct mr_dd sum = {0, 0}, factor = {r->routed_scaling_factor, 0};
+    const struct mr_exact *m = &c->keys[c->order[largest_logit(c, r->top_k)]].logit;
     for (int pass = 0; pass < 2; pass++)
         for (int i = 0; i < r->top_k; i++) {
             const struct mr_key *k = &c->keys[c->order[i]];

@@ -37,7 +37,8 @@ def write(folder, name, router, tensors):
         f.write(struct.pack("<Q", len(text)) + text + data)
     case = {"moeref_case": 1, "name": name, "about": "made by tests/oracle/made.py",
             "input": "logits" if "logits" in tensors else "hidden", "router": router,
-            "checkpoint": [name + ".safetensors"], "names": {k: NAMES[k] for k in tensors}}
+            "checkpoint": [name + ".safetensors"],
+            "capture": [name + ".safetensors"], "names": {k: NAMES[k] for k in tensors}}
     path = os.path.join(folder, name + ".json")
     with open(path, "w") as f:
         json.dump(case, f, indent=1)
@@ -45,9 +46,9 @@ def write(folder, name, router, tensors):
 
 
 def router(experts, top_k, hidden, score, bias, norm=True, scaling=2.5):
-    return {"experts": experts, "top_k": top_k, "hidden": hidden, "score": score, "bias": bias,
-            "n_group": 1, "topk_group": 1, "norm_topk_prob": norm,
-            "routed_scaling_factor": scaling}
+    made = {"experts": experts, "top_k": top_k, "score": score, "bias": bias, "n_group": 1,
+            "topk_group": 1, "norm_topk_prob": norm, "routed_scaling_factor": scaling}
+    return {**made, "hidden": hidden} if hidden else made
 
 
 def spread(rng, shape, high, binades):

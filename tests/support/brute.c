@@ -6,7 +6,7 @@
 
 /* EXACT holds any sum of products of binary32 numbers (2^-298 to 2^256, and their number) and any
  * difference of two, WIDE a sum of binary64 numbers as well. */
-enum { EXACT = 704, WIDE = 2300, LEAST = 320, MOST = 20480 };
+enum { EXACT = 704, WIDE = 2300, LEAST = 384, MOST = 20480 };
 
 static void *get(size_t count, size_t size)
 {
@@ -110,7 +110,7 @@ static bool same_bias(const struct mr_layer *l, int i, int j)
     return !(bias_of(l, i) < bias_of(l, j)) && !(bias_of(l, i) > bias_of(l, j));
 }
 
-/* Sign of key i - key j; 0 only for an exact tie, or with *close set. Equal biases leave the order to
+/* Sign of key i - key j, of which at least 80 bits are right; 0 only for an exact tie, or with *close set. Equal biases leave the order to
  * the logits, as scores increase with them. */
 static int compare(const struct mr_layer *l, const struct brute *b, int i, int j, bool *close)
 {
@@ -120,7 +120,7 @@ static int compare(const struct mr_layer *l, const struct brute *b, int i, int j
     mpfr_init2(least, 53);
     mpfr_sub(d, b->key[i], b->key[j], MPFR_RNDN);
     mpfr_set_d(least, 2 + fabs(bias_of(l, i)) + fabs(bias_of(l, j)), MPFR_RNDN);
-    mpfr_mul_2si(least, least, 16 - (long)mpfr_get_prec(b->key[i]), MPFR_RNDN);
+    mpfr_mul_2si(least, least, 80 - (long)mpfr_get_prec(b->key[i]), MPFR_RNDN);
     int sign = mpfr_sgn(d);
     if (mpfr_cmpabs(d, least) <= 0) {
         *close = true;
@@ -213,7 +213,10 @@ void brute_route(const struct mr_layer *l, size_t token, struct brute *b)
         int last = b->order[k - 1], next = b->order[k];
         for (int i = 0; i < k; i++) compare(l, b, b->order[i], next, &close);
         for (int i = k; i < n; i++) compare(l, b, last, b->order[i], &close);
-        mpfr_sub(b->gap, b->key[last], b->key[next], MPFR_RNDN);
+        /* Not of keys: equal biases must not cost the precision of small scores. */
+        mpfr_sub(b->gap, b->score[last], b->score[next], MPFR_RNDN);
+        mpfr_add_d(b->gap, b->gap, bias_of(l, last), MPFR_RNDN);
+        mpfr_sub_d(b->gap, b->gap, bias_of(l, next), MPFR_RNDN);
         for (int e = 0; equal_keys(l, b, last, next) && e < n; e++)
             if (equal_keys(l, b, e, last)) b->tied[b->tie_count++] = e;
         for (int i = 0; b->tie_count && i < k; i++)

@@ -131,6 +131,7 @@ void oracle_sigmoid(mpfr_t out, const mpfr_t x)
     mpfr_exp(e, x, MPFR_RNDN);
     mpfr_add_ui(d, e, 1, MPFR_RNDN);
     mpfr_div(e, e, d, MPFR_RNDN);
+    if (mpfr_nan_p(e)) mpfr_set_ui(e, 1, MPFR_RNDN); /* inf/inf: 1 - exp(-7e8) */
     mpfr_set(out, e, MPFR_RNDN);
     mpfr_clears(e, d, (mpfr_ptr)0);
 }
@@ -158,7 +159,7 @@ void oracle_difference(mpfr_t out, enum mr_score score, const mpfr_t *logits, in
     mpfr_prec_t p = mpfr_get_prec(out) + 64;
     mpfr_t s[2], z, e;
     mpfr_inits2(p, s[0], s[1], z, (mpfr_ptr)0);
-    mpfr_init2(e, 4500); /* differences of logits without rounding */
+    mpfr_init2(e, p + 4500); /* differences of logits without rounding */
     int top = 0;
     for (int i = 1; i < count; i++)
         if (mpfr_cmp(logits[i], logits[top]) > 0) top = i;
