@@ -161,11 +161,12 @@ gpu:
 	@command -v nvcc >/dev/null || { echo "nvcc: missing -> CUDA code is NOT compiled"; exit 0; }; \
 	echo "nvcc: found; gpu/ holds no kernels yet"
 
-## install: moeref, libmoeref.a and moeref.h under PREFIX (/usr/local)
+## install: moeref, libmoeref.a and its headers (moeref/moeref.h) under PREFIX (/usr/local)
 install: all
 	install -D -m755 $(BUILD)/moeref $(DESTDIR)$(PREFIX)/bin/moeref
 	install -D -m644 $(LIB) $(DESTDIR)$(PREFIX)/lib/libmoeref.a
-	install -D -m644 ref/moeref.h $(DESTDIR)$(PREFIX)/include/moeref.h
+	for h in $(patsubst ref/%,%,$(wildcard ref/*.h ref/*/*.h)); do \
+	  install -D -m644 ref/$$h $(DESTDIR)$(PREFIX)/include/moeref/$$h || exit 1; done
 
 ## showconfig: compiler, flags and libraries found
 showconfig:

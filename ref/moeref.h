@@ -1,1 +1,33 @@
+/* moeref: certified Mixture-of-Experts routing.
+ *
+ * One include for users of libmoeref. Names begin with mr_; functions that can fail return enum
+ * mr_status and leave a one-line message in a struct mr_error (which may be NULL). Nothing here keeps
+ * global state but the choice of instruction set (ref/isa.h) and OpenBLAS's own.
+ *
+ * Stable:
+ *   mr_route_layer   hidden states and gate weight (or logits) -> proven expert sets, gaps, weights,
+ *                    and the flips of emulated arithmetics     (route/route.h)
+ *   mr_arith_parse   an arithmetic from its line               (arith/arith.h)
+ *   mr_config_load   config.json -> struct mr_router           (io/config.h)
+ *   mr_checkpoint_*, mr_safetensors_*, mr_writer_*             (io/safetensors.h)
+ *   mr_case_*        case files                                (io/case.h)
+ *   mr_exact_dot, mr_bins_dot                                  (exact/exact.h)
+ *   mr_bf16_encode ... and decode                              (num/num.h)
+ * All else may change with any version. All of it assumes round-to-nearest. */
+#ifndef MOEREF_H
+#define MOEREF_H
+
 #define MR_VERSION "0.1.0"
+
+#include "arith/arith.h"
+#include "exact/exact.h"
+#include "io/case.h"
+#include "io/config.h"
+#include "io/safetensors.h"
+#include "num/num.h"
+#include "route/route.h"
+#include "route/router.h"
+#include "status.h"
+#include "tensor.h"
+
+#endif
