@@ -11,8 +11,10 @@
 const char help_router[] =
     "usage: moeref router CONFIG [--json F] [-q]\n"
     "\n"
-    "Shows what a Hugging Face config.json says about the router: every figure, and the key or the\n"
-    "documented class default it came from. What is not understood is refused, never guessed.\n"
+    "Shows what a Hugging Face config.json says about the router: every figure, and the key or\n"
+    "the documented class default it came from. What is not understood is refused, never guessed:\n"
+    "an unknown scoring_func or topk_method, a missing key without a documented default, a dense\n"
+    "model.\n"
     "\n"
     "  --json F   write JSON to F ('-': standard output, and no text)\n"
     "  -q         no text: only the exit status, 0 if all is understood, 3 if not\n"
@@ -29,13 +31,20 @@ static json_t *router_json(const struct mr_config *c)
         const struct mr_config_source *s = &c->sources[i];
         json_object_set_new(from, s->field, json_string(s->key[0] ? s->key : s->note));
     }
+    /* Without group-limited selection a group has no score. */
+    json_t *group_score =
+        c->has_groups ? json_string(mr_group_score_name(r->group_score)) : json_null();
     return json_pack(
-        "{s:{s:s, s:i, s:i, s:i, s:s, s:b, s:i, s:i, s:b, s:f, s:i, s:i, s:o, s:o}}", "router",
-        "model_type", c->model_type, "experts", r->experts, "top_k", r->top_k, "hidden", r->hidden,
-        "score", mr_score_name(r->score), "bias", r->bias, "n_group", r->n_group, "topk_group",
-        r->topk_group, "norm_topk_prob", r->norm_topk_prob, "routed_scaling_factor",
-        r->routed_scaling_factor, "shared_experts", c->shared_experts, "moe_intermediate",
-        c->moe_intermediate, "moe_layers", layers, "from", from);
+        "{s:{s:s, s:s, s:i, s:i, s:i, s:s, s:s, s:b, s:b, s:i, s:i, s:o, s:b, s:f, s:b, s:i, s:i,"
+        " s:i, s:i, s:o, s:o}}",
+        "router", "model_type", c->model_type, "text_model_type", c->text_type, "experts",
+        r->experts, "top_k", r->top_k, "hidden", r->hidden, "score", mr_score_name(r->score),
+        "selection", mr_selection_name(r->selection), "bias", r->bias, "gate_bias", r->gate_bias,
+        "n_group", r->n_group, "topk_group", r->topk_group, "group_score", group_score,
+        "norm_topk_prob", r->norm_topk_prob, "routed_scaling_factor", r->routed_scaling_factor,
+        "expert_scale", c->expert_scale, "shared_experts", c->shared_experts, "moe_intermediate",
+        c->moe_intermediate, "hash_layers", r->hash_layers, "layers", c->layers, "moe_layers",
+        layers, "from", from);
 }
 
 /* 1,3-5 rather than a list of 58 numbers. */
@@ -50,22 +59,35 @@ static void print_ranges(const int *v, int n)
     }
 }
 
+static const char *yes_no(bool b)
+{
+    return b ? "yes" : "no";
+}
+
 static void print_value(const struct mr_config *c, const char *field)
 {
     const struct mr_router *r = &c->router;
-    if (!strcmp(field, "experts")) printf("%d", r->experts);
-    else if (!strcmp(field, "top_k")) printf("%d", r->top_k);
-    else if (!strcmp(field, "hidden")) printf("%d", r->hidden);
-    else if (!strcmp(field, "score")) fputs(mr_score_name(r->score), stdout);
-    else if (!strcmp(field, "bias")) fputs(r->bias ? "yes" : "no", stdout);
-    else if (!strcmp(field, "n_group")) printf("%d", r->n_group);
-    else if (!strcmp(field, "topk_group")) printf("%d", r->topk_group);
-    else if (!strcmp(field, "norm_topk_prob")) fputs(r->norm_topk_prob ? "yes" : "no", stdout);
-    else if (!strcmp(field, "routed_scaling_factor")) printf("%.17g", r->routed_scaling_factor);
-    else if (!strcmp(field, "shared_experts")) printf("%d", c->shared_experts);
-    else if (!strcmp(field, "moe_intermediate")) printf("%d", c->moe_intermediate);
-    else if (!strcmp(field, "moe_layers")) print_ranges(c->moe_layers, c->moe_layer_count);
-    else fputs("?", stdout);
+    const struct {
+        const char *field;
+        int value;
+    } numbers[] = {{"experts", r->experts}, {"top_k", r->top_k}, {"hidden", r->hidden},
+                   {"n_group", r->n_group}, {"topk_group", r->topk_group},
+                   {"shared_experts", c->shared_experts}, {"moe_intermediate", c->moe_intermediate},
+                   {"hash_layers", r->hash_layers}, {"layers", c->layers}};
+    const struct {
+        const char *field, *value;
+    } words[] = {{"score", mr_score_name(r->score)},
+                 {"selection", mr_selection_name(r->selection)},
+                 {"group_score", c->has_groups ? mr_group_score_name(r->group_score) : "-"},
+                 {"bias", yes_no(r->bias)}, {"gate_bias", yes_no(r->gate_bias)},
+                 {"norm_topk_prob", yes_no(r->norm_topk_prob)},
+                 {"expert_scale", yes_no(c->expert_scale)}};
+    if (!strcmp(field, "routed_scaling_factor")) printf("%.17g", r->routed_scaling_factor);
+    if (!strcmp(field, "moe_layers")) print_ranges(c->moe_layers, c->moe_layer_count);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (!strcmp(field, numbers[i].field)) printf("%d", numbers[i].value);
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (!strcmp(field, words[i].field)) fputs(words[i].value, stdout);
 }
 
 int cmd_router(int argc, char **argv)
@@ -95,13 +117,15 @@ int cmd_router(int argc, char **argv)
         if (!strcmp(json, "-")) return 0;
     }
     if (quiet) return 0;
-    printf("%s: model_type %s\n", argv[optind], config.model_type);
+    printf("%s: model_type %s", argv[optind], config.model_type);
+    if (strcmp(config.model_type, config.text_type)) printf(", text model %s", config.text_type);
+    putchar('\n');
     for (size_t i = 0; i < config.source_count; i++) {
         const struct mr_config_source *s = &config.sources[i];
         printf("  %-22s ", s->field);
         print_value(&config, s->field);
-        if (s->key[0]) printf("  <- %s%s%s%s\n", s->key, s->note[0] ? " (" : "", s->note, s->note[0] ? ")" : "");
-        else printf("  <- %s\n", s->note);
+        if (s->key[0] && s->note[0]) printf("  <- %s (%s)\n", s->key, s->note);
+        else printf("  <- %s\n", s->key[0] ? s->key : s->note);
     }
     return 0;
 }
