@@ -39,10 +39,12 @@ TESTSRC := $(wildcard tests/test_*.c)
 TESTOBJ := $(TESTSRC:%.c=$(BUILD)/%.o) $(BUILD)/tests/run.o \
 	$(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/support/*.c))
 BENCHOBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/bench/*.c))
+BUGOBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/mutants/*.c) \
+	$(filter-out tests/bugs/check_bugs.c,$(wildcard tests/bugs/*.c)))
 LIB := $(BUILD)/libmoeref.a
 
-.PHONY: help all deps demo test check-long check-oracles bench asan ubsan tsan fuzz gpu install \
-	showconfig clean format probe
+.PHONY: help all deps demo test check-long check-bugs check-oracles bench asan ubsan tsan fuzz gpu \
+	install showconfig clean format probe
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 
@@ -95,7 +97,9 @@ $(BUILD)/libmoeref.so: $(LIBOBJ)
 	$(CC) $(FLAGS) -shared -o $@ $^ $(LIBS)
 $(BUILD)/moeref: $(TOOLOBJ) $(LIB)
 	$(CC) $(FLAGS) -o $@ $^ $(LIBS)
-$(BUILD)/tests/run: $(TESTOBJ) $(LIB)
+$(BUILD)/tests/bugs/check-bugs: $(BUILD)/tests/bugs/check_bugs.o $(BUGOBJ) $(LIB)
+	$(CC) $(FLAGS) -o $@ $^ $(LIBS)
+$(BUILD)/tests/run: $(TESTOBJ) $(BUGOBJ) $(LIB)
 	$(CC) $(FLAGS) -o $@ $^ $(shell pkg-config --libs check 2>/dev/null || echo -lcheck) $(LIBS)
 # The suites are the files: tests/test_NAME.c defines Suite *suite_NAME(void).
 $(BUILD)/tests/suites.inc: $(TESTSRC)
@@ -119,6 +123,10 @@ test: all $(BUILD)/tests/run
 ## check-long: the tests that take minutes, after the short ones
 check-long: test
 	MOEREF_LONG=1 $(BUILD)/tests/run
+
+## check-bugs: public bug reports as mutants, judged by moeref verify; and their repaired twins
+check-bugs: all $(BUILD)/tests/bugs/check-bugs
+	$(BUILD)/tests/bugs/check-bugs $(BUILD)/moeref cases/bugs
 
 ## bench: times certified routing against a bare dgemm; writes build/bench.json
 bench: all $(BUILD)/tests/bench/bench

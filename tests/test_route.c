@@ -149,7 +149,7 @@ static void nan_in_bias(struct problem *p) { p->bias[23] = NAN; }
 static void inf_in_bias(struct problem *p) { p->bias[0] = HUGE_VAL; }
 static void no_k(struct problem *p) { p->router.top_k = 0; }
 static void large_k(struct problem *p) { p->router.top_k = 25; }
-static void groups(struct problem *p) { p->router.n_group = 4; }
+static void groups(struct problem *p) { p->router.n_group = 5; }
 static void factor(struct problem *p) { p->router.routed_scaling_factor = NAN; }
 static void gate_rows(struct problem *p) { p->layer.gate.rows = 23; }
 static void gate_cols(struct problem *p) { p->layer.gate.cols = 299; }
@@ -167,7 +167,7 @@ START_TEST(reject_values_and_shapes)
     refused(inf_in_bias, MR_ERR_VALUE, "bias [0] is Inf");
     refused(no_k, MR_ERR_VALUE, "top_k");
     refused(large_k, MR_ERR_VALUE, "top_k is 25");
-    refused(groups, MR_ERR_UNSUPPORTED, "n_group 4");
+    refused(groups, MR_ERR_VALUE, "n_group that divides experts = 24");
     refused(factor, MR_ERR_VALUE, "routed_scaling_factor");
     refused(gate_rows, MR_ERR_SHAPE, "[23, 300]");
     refused(gate_cols, MR_ERR_SHAPE, "[24, 299]");

@@ -8,6 +8,7 @@
 
 #include "commands.h"
 #include "common.h"
+#include "profiles_run.h"
 #include "route_run.h"
 
 const char help_route[] =
@@ -37,6 +38,8 @@ const char help_route[] =
     "  --tokens F        safetensors: topk_ids, topk_weights, gap, gap_radius and certificate\n"
     "                    (0 bound, 1 exact, 2 mpfr, 3 tie, 4 undecided, 5 nonfinite) of every\n"
     "                    token\n"
+    "  --profiles        instead: what engines' profiles (see 'moeref profiles') choose, where they\n"
+    "                    part from the certified sets and from each other, and why; with --json\n"
     "  -q, -v            quiet (no table); verbose (BLAS checks, exact dots)\n"
     "\n"
     "CASE is a JSON file that says which inputs belong together (see cases/). In a table, 'certified\n"
@@ -47,7 +50,7 @@ const char help_route[] =
 enum {
     OPT_CONFIG = 256, OPT_GATE, OPT_BIAS, OPT_HIDDEN, OPT_LOGITS, OPT_LAYERS, OPT_PHASE, OPT_ARITH,
     OPT_FROM, OPT_CAPTURE, OPT_SEED, OPT_LAYER, OPT_EXACT, OPT_NO_BLAS, OPT_THREADS, OPT_JSON,
-    OPT_CSV, OPT_TOKENS
+    OPT_CSV, OPT_TOKENS, OPT_PROFILES
 };
 
 struct arguments {
@@ -56,7 +59,7 @@ struct arguments {
     struct route_request request;
     struct mr_arith arith[64];
     const char *arith_line[64];
-    bool arith_given, quiet, verbose;
+    bool arith_given, quiet, verbose, profiles;
     const char *json, *csv, *case_path;
     char resolved[3][PATH_MAX]; /* of outputs that are links */
 };
@@ -80,6 +83,7 @@ static const struct option long_options[] = {
     {"json", required_argument, NULL, OPT_JSON},
     {"csv", required_argument, NULL, OPT_CSV},
     {"tokens", required_argument, NULL, OPT_TOKENS},
+    {"profiles", no_argument, NULL, OPT_PROFILES},
     {0}};
 
 static void add_arith(struct arguments *a, const char *line)
@@ -125,6 +129,7 @@ static void parse(int argc, char **argv, struct arguments *a)
         case OPT_JSON: a->json = optarg; break;
         case OPT_CSV: a->csv = optarg; break;
         case OPT_TOKENS: a->request.tokens = optarg; break;
+        case OPT_PROFILES: a->profiles = true; break;
         default: bad_option("route", c, argv, optind);
         }
     }
@@ -144,6 +149,8 @@ static void check_arguments(struct arguments *a)
             f->bias ? "--bias" : "--layer (--layers chooses)");
     if (!a->case_path && (a->options.capture || a->options.seed >= 0))
         die(2, "route: --capture and --seed belong to a CASE");
+    if (a->profiles && (a->request.tokens || a->csv || a->arith_given))
+        die(2, "route: --profiles goes without --tokens, --csv and --arith");
     if (a->request.tokens && !strcmp(a->request.tokens, "-"))
         die(2, "route: --tokens -: expected a file, not standard output");
     static const char *const names[] = {"--tokens", "--csv", "--json"};
@@ -185,6 +192,24 @@ static void write_csv(const struct mr_report *report, const char *path)
     }
 }
 
+static int run_profiles(const struct arguments *a)
+{
+    struct profiles_outcome out = {0};
+    struct mr_error err = {{0}};
+    profiles_all(&a->request, &out);
+    if (a->json) {
+        json_t *doc = profiles_json(&out);
+        if (!doc) die(4, "out of memory");
+        enum mr_status status = mr_json_write(doc, a->json, &err);
+        json_decref(doc);
+        if (status) die_of(status, &err);
+    }
+    if (!a->quiet && !(a->json && !strcmp(a->json, "-"))) profiles_print(&out, a->verbose);
+    profiles_free(&out);
+    mr_case_free(a->request.c);
+    return 0;
+}
+
 int cmd_route(int argc, char **argv)
 {
     struct arguments a = {.files = {.layer = -1}, .options = {.seed = -1}};
@@ -202,6 +227,7 @@ int cmd_route(int argc, char **argv)
                                         : mr_case_from_files(&a.files, &a.request.c, &err);
     if (status) die_of(status, &err);
     if (a.case_path) check_case_options(&a);
+    if (a.profiles) return run_profiles(&a);
     struct route_outcome out = {0};
     route_all(&a.request, &out);
     if (a.csv) write_csv(&out.report, a.csv);

@@ -20,6 +20,11 @@ static const struct command {
     {"route", "certified routing of a case: expert sets, gaps at the cut, flips", help_route,
      cmd_route},
     {"router", "how a config.json is understood, and from which keys", help_router, cmd_router},
+    {"gen", "adversarial inputs by class: a case and its tensors", help_gen, cmd_gen},
+    {"profiles", "how engines compute a router, side by side, with sources", help_profiles,
+     cmd_profiles},
+    {"verify", "the judge: were a kernel's experts and weights right, forced by rounding, or wrong",
+     help_verify, cmd_verify},
     {"help", "how a command is used", help_help, cmd_help},
     {"version", "the version", help_version, cmd_version},
 };

@@ -44,7 +44,23 @@ enum mr_status mr_compare_keys(enum mr_score score, const struct mr_key *a, cons
                                double common_rel, const struct mr_logit_source *source,
                                struct mr_order *out);
 
-/* Precision cap in bits. */
+/* The same of the logits themselves, which rank where MR_SELECT_LOGIT says so; gap is theirs. */
+enum mr_status mr_compare_logits(const struct mr_key *a, const struct mr_key *b,
+                                 const struct mr_logit_source *source, struct mr_order *out);
+
+/* The same of two sums, a[0] + a[1] and b[0] + b[1]: group scores (compare_sums.c). All four are
+ * different experts. */
+enum mr_status mr_compare_sums(enum mr_score score, const struct mr_key *const a[2],
+                               const struct mr_key *const b[2], double common_rel,
+                               const struct mr_logit_source *source, struct mr_order *out);
+
+/* k's logit, exactly; out's precision is set to hold it. */
+enum mr_status mr_key_logit(const struct mr_key *k, const struct mr_logit_source *source,
+                            mpfr_t out);
+
+/* Precision caps in bits: where a theorem says that a difference is a tie or shows itself in the
+ * end, and for sqrt-softplus, where none does. */
 #define MR_COMPARE_CAP 65536
+#define MR_COMPARE_CAP_OPEN 8192
 
 #endif

@@ -28,6 +28,7 @@ static void free_made(struct case_made *made)
     mr_generated_free(&made->generated);
     free(made->logits);
     free(made->bias);
+    free(made->packed);
     free(made);
 }
 
@@ -101,6 +102,31 @@ static enum mr_status generate(struct mr_case *c, int layer, size_t phase, struc
     return MR_OK;
 }
 
+/* Logits whose rows are row_stride apart, without what lies between: nothing later can read it. */
+static enum mr_status pack_rows(struct mr_case *c, int layer, size_t phase, struct mr_tensor *t,
+                                struct mr_error *err)
+{
+    size_t width = mr_dtype_bits(t->dtype) / 8, rows = (size_t)t->shape[0];
+    size_t to = (size_t)c->router.experts * width, from = c->row_stride * width;
+    struct case_made *made = mr_case_find_made(c, layer, phase);
+    if (!made) {
+        made = calloc(1, sizeof *made);
+        void *packed = malloc(rows * to + 1); /* less than the file holds */
+        if (!made || !packed) {
+            free(made);
+            free(packed);
+            return mr_fail(err, MR_ERR_MEMORY, "%s: out of memory", c->path);
+        }
+        for (size_t r = 0; r < rows; r++)
+            memcpy((char *)packed + r * to, (const char *)t->data + r * from, to);
+        *made = (struct case_made){.layer = layer, .phase = phase, .packed = packed, .tokens = rows,
+                                   .next = c->made};
+        c->made = made;
+    }
+    *t = made_tensor(t->dtype, made->packed, rows, (size_t)c->router.experts);
+    return MR_OK;
+}
+
 /* What a tensor must be. cols 0: one dimension of that many rows. rows ANY_ROWS: as many as it
  * has. */
 #define ANY_ROWS UINT64_MAX
@@ -158,12 +184,13 @@ static enum mr_status check_all(const struct mr_case *c, const struct case_found
     uint64_t experts = (uint64_t)c->router.experts, hidden = (uint64_t)c->router.hidden,
              top_k = (uint64_t)c->router.top_k;
     const struct case_found *input = &t[c->from_logits ? TENSOR_LOGITS : TENSOR_HIDDEN];
-    TRY(check(input, (struct expected){FLOATS, ANY_ROWS, c->from_logits ? experts : hidden, NULL},
-              err));
+    uint64_t row = !c->from_logits ? hidden : c->row_stride ? c->row_stride : experts;
+    TRY(check(input, (struct expected){FLOATS, ANY_ROWS, row, NULL}, err));
     uint64_t tokens = input->tensor.shape[0];
     TRY(check(&t[TENSOR_GATE], (struct expected){FLOATS, experts, hidden, "the router"}, err));
     TRY(check(&t[TENSOR_BIAS], (struct expected){FLOATS, experts, 0, NULL}, err));
-    TRY(check(&t[TENSOR_LOGITS], (struct expected){FLOATS, tokens, experts, input->name}, err));
+    if (!c->from_logits)
+        TRY(check(&t[TENSOR_LOGITS], (struct expected){FLOATS, tokens, experts, input->name}, err));
     TRY(check(&t[TENSOR_IDS], (struct expected){INTEGERS, tokens, top_k, input->name}, err));
     return check(&t[TENSOR_WEIGHTS],
                  (struct expected){FLOATS "F64 ", tokens, top_k, input->name}, err);
@@ -238,6 +265,7 @@ enum mr_status mr_case_get(struct mr_case *c, int layer, const char *phase,
         TRY(mr_case_find(c, (enum case_tensor)i, layer, phase, required, &t[i], err));
     }
     TRY(check_all(c, t, err));
+    if (c->row_stride) TRY(pack_rows(c, layer, p, &t[TENSOR_LOGITS].tensor, err));
     *out = (struct mr_case_layer){
         .layer = layer, .phase = c->phases[p], .hidden = t[TENSOR_HIDDEN].tensor,
         .gate = t[TENSOR_GATE].tensor, .bias = t[TENSOR_BIAS].tensor,

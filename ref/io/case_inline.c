@@ -3,6 +3,7 @@
 
 #include <float.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,13 +14,46 @@ static enum mr_status read_score(const struct mr_case *c, const json_t *value,
 {
     const char *name;
     TRY(mr_json_string(value, c->path, "router.score", &name, err));
-    for (int s = MR_SCORE_SIGMOID; s <= MR_SCORE_SOFTMAX; s++) {
+    for (int s = MR_SCORE_SIGMOID; s <= MR_SCORE_SQRT_SOFTPLUS; s++) {
         if (strcmp(name, mr_score_name((enum mr_score)s)) != 0) continue;
         *out = (enum mr_score)s;
         return MR_OK;
     }
-    return mr_fail(err, MR_ERR_UNSUPPORTED, "%s: \"router.score\": expected \"sigmoid\" or "
-                   "\"softmax\", found \"%s\"", c->path, name);
+    return mr_fail(err, MR_ERR_UNSUPPORTED, "%s: \"router.score\": expected \"sigmoid\", "
+                   "\"softmax\" or \"sqrtsoftplus\", found \"%s\"", c->path, name);
+}
+
+/* One of two words; absent leaves *second as it is. */
+static enum mr_status read_choice(const struct mr_case *c, const json_t *o, const char *key,
+                                  const char *const words[2], bool *second, struct mr_error *err)
+{
+    char label[64];
+    const char *name;
+    const json_t *value = json_object_get(o, key);
+    if (!value) return MR_OK;
+    snprintf(label, sizeof label, "router.%s", key);
+    TRY(mr_json_string(value, c->path, label, &name, err));
+    *second = !strcmp(name, words[1]);
+    if (*second || !strcmp(name, words[0])) return MR_OK;
+    return mr_fail(err, MR_ERR_UNSUPPORTED, "%s: \"%s\": expected \"%s\" or \"%s\", found \"%s\"",
+                   c->path, label, words[0], words[1], name);
+}
+
+/* "selection" is by score unless said otherwise; how groups are scored must be said. */
+static enum mr_status read_choices(struct mr_case *c, const json_t *o, struct mr_error *err)
+{
+    static const char *const selections[2] = {"score", "logit"}, *const groups[2] = {"top2_sum",
+                                                                                     "max"};
+    struct mr_router *r = &c->router;
+    bool by_logit = r->selection == MR_SELECT_LOGIT, by_max = r->group_score == MR_GROUP_MAX;
+    TRY(read_choice(c, o, "selection", selections, &by_logit, err));
+    TRY(read_choice(c, o, "group_score", groups, &by_max, err));
+    if (r->n_group > 1 && !c->has_config && !json_object_get(o, "group_score"))
+        return mr_fail(err, MR_ERR_MISSING, "%s: key \"router.group_score\" is missing: n_group = "
+                       "%d", c->path, r->n_group);
+    r->selection = by_logit ? MR_SELECT_LOGIT : MR_SELECT_SCORE;
+    r->group_score = by_max ? MR_GROUP_MAX : MR_GROUP_TOP2_SUM;
+    return MR_OK;
 }
 
 /* Without a config every figure must be here: there is no class to document a default. */
@@ -27,7 +61,7 @@ enum mr_status mr_case_read_router(struct mr_case *c, const json_t *o, struct mr
 {
     static const char *const known[] = {"experts", "top_k", "hidden", "score", "bias", "n_group",
                                         "topk_group", "norm_topk_prob", "routed_scaling_factor",
-                                        NULL};
+                                        "selection", "group_score", NULL};
     struct mr_router *r = &c->router;
     if (!o && !c->has_config)
         return mr_fail(err, MR_ERR_MISSING, "%s: neither \"config\" nor \"router\" is there",
@@ -57,6 +91,7 @@ enum mr_status mr_case_read_router(struct mr_case *c, const json_t *o, struct mr
     if (value || !c->has_config)
         TRY(mr_json_double(value, c->path, "router.routed_scaling_factor",
                            &r->routed_scaling_factor, err));
+    TRY(read_choices(c, o, err));
     return mr_router_check(r, c->path, err);
 }
 

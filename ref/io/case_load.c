@@ -29,7 +29,8 @@ static enum mr_status read_head(struct mr_case *c, struct mr_error *err)
 {
     static const char *const known[] = {
         "moeref_case", "name", "about", "input", "config", "checkpoint", "capture", "phases",
-        "arith", "profile", "names", "router", "generate", "inline", "expect", "layers", NULL};
+        "arith", "profile", "names", "router", "generate", "inline", "expect", "layers",
+        "row_stride", NULL};
     int version;
     /* The version first: a later one may have keys that this program does not know. */
     TRY(mr_json_int(json_object_get(c->json, "moeref_case"), c->path, "moeref_case", 0, &version,
@@ -43,7 +44,10 @@ static enum mr_status read_head(struct mr_case *c, struct mr_error *err)
     TRY(optional_string(c, "about", &c->about, err));
     TRY(optional_string(c, "arith", &c->arith, err));
     TRY(optional_string(c, "profile", &c->profile, err));
-    const json_t *ignored;
+    const json_t *ignored, *stride = json_object_get(c->json, "row_stride");
+    int elements = 0;
+    if (stride) TRY(mr_json_int(stride, c->path, "row_stride", 1, &elements, err));
+    c->row_stride = (size_t)elements;
     TRY(expect_kind(c, "expect", JSON_OBJECT, "an object", &ignored, err));
     const char *input;
     TRY(mr_json_string(json_object_get(c->json, "input"), c->path, "input", &input, err));
@@ -178,6 +182,9 @@ static enum mr_status check_sources(const struct mr_case *c, const json_t *check
     if (c->inlined && !c->from_logits)
         return mr_fail(err, MR_ERR_VALUE, "%s: \"inline\" holds logits: expected \"input\": "
                        "\"logits\"", c->path);
+    if (c->row_stride && (!c->from_logits || c->inlined))
+        return mr_fail(err, MR_ERR_VALUE, "%s: \"row_stride\" is of logits in a capture: expected "
+                       "\"input\": \"logits\" and no \"inline\"", c->path);
     if (c->generate || c->inlined) return MR_OK;
     if (!capture && !capture_option)
         return mr_fail(err, MR_ERR_MISSING, "%s: key \"capture\" is missing (or \"generate\", or "
@@ -204,6 +211,9 @@ static enum mr_status load(struct mr_case *c, const struct mr_case_options *opti
 
     TRY(read_config(c, err));
     TRY(mr_case_read_router(c, router, err));
+    if (c->row_stride && c->row_stride < (size_t)c->router.experts)
+        return mr_fail(err, MR_ERR_VALUE, "%s: \"row_stride\": expected at least experts = %d, "
+                       "found %zu", c->path, c->router.experts, c->row_stride);
     TRY(read_names(c, err));
     if (inlined) TRY(mr_case_read_inline(c, inlined, err));
     if (c->generate) TRY(mr_generate_check(c->generate, &c->router, c->path, err));

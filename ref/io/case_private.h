@@ -26,6 +26,7 @@ struct case_made {
     size_t phase;
     struct mr_generated generated;
     float *logits, *bias; /* inline */
+    void *packed;         /* logits without what lies between their rows */
     size_t tokens;
     bool keep; /* inline: lives as long as the case */
     struct case_made *next;
@@ -48,6 +49,7 @@ struct mr_case {
     const json_t *generate; /* NULL: none */
     long seed; /* in place of the one in generate, unless negative */
     bool inlined;
+    size_t row_stride; /* of given logits in the file: elements from row to row; 0: experts */
     struct case_made *made;
     /* A case of plain files: one set and one tensor for each argument. */
     bool plain;

@@ -7,6 +7,7 @@
 #include "../exact/vmath.h"
 #include "keys_simd.h"
 #include "score.h"
+#include "sqrt_softplus.h"
 
 const struct mr_format *mr_type_format(enum mr_type type)
 {
@@ -94,6 +95,25 @@ static float sigmoid_slowly(float logit, const struct mr_format *f)
     return out;
 }
 
+static float sqrt_softplus_slowly(float logit, const struct mr_format *f)
+{
+    float out;
+    double rel;
+    if (isinf(logit) && logit > 0) return logit;
+    if (logit < -1400) return 0; /* below e^-700: every format rounds to it */
+    if (round_dd(mr_sqrt_softplus_dd((struct mr_dd){logit, 0}, &rel), MR_SQRT_SOFTPLUS_DD_REL, f,
+                 &out))
+        return out;
+    mpfr_t x, y;
+    mpfr_init2(x, 64);
+    mpfr_init2(y, 400);
+    mpfr_set_flt(x, logit, MPFR_RNDN);
+    mr_sqrt_softplus_mpfr(y, x);
+    out = (float)round_mpfr(y, f);
+    mpfr_clears(x, y, (mpfr_ptr)0);
+    return out;
+}
+
 static enum mr_status softmax_by_mpfr(const float *logits, int experts, int which,
                                       const struct mr_format *f, float *out)
 {
@@ -157,11 +177,28 @@ static enum mr_status softmax_scores(const float *logits, int experts, const str
     return softmax_slowly(logits, experts, max, f, s->undecided, out);
 }
 
+static void sqrt_softplus_scores(const float *logits, int experts, const struct mr_format *f,
+                                 struct mr_stage_scratch *s, float *out)
+{
+    size_t n = (size_t)experts;
+    mr_widen_f64(logits, MR_F32, n, s->a);
+    mr_vec_sqrt_softplus(s->a, n, s->c);
+    MR_ISA_PICK(mr_relative_intervals)
+    (s->c, n, (MR_SQRT_SOFTPLUS_ULPS + 2) * 0x1p-53, s->a, s->b);
+    if (!round_all(s->a, s->b, experts, f, out, s->undecided)) return;
+    for (int e = 0; e < experts; e++)
+        if (s->undecided[e]) out[e] = sqrt_softplus_slowly(logits[e], f);
+}
+
 enum mr_status mr_stage_scores(enum mr_score score, const float *logits, int experts,
                                enum mr_type type, struct mr_stage_scratch *s, float *out)
 {
     const struct mr_format *f = mr_type_format(type);
     if (score == MR_SCORE_SOFTMAX) return softmax_scores(logits, experts, f, s, out);
+    if (score == MR_SCORE_SQRT_SOFTPLUS) {
+        sqrt_softplus_scores(logits, experts, f, s, out);
+        return MR_OK;
+    }
     size_t n = (size_t)experts;
     mr_widen_f64(logits, MR_F32, n, s->c);
     mr_vec_sigmoid(s->c, n, s->c);

@@ -8,8 +8,10 @@
 
 /* Counts of one arithmetic. A flip is a token whose expert set differs from the certified one (at a
  * tie: from every set that is right). Weight moved is the share of a token's routing weight on
- * experts that the certified set lacks, summed over tokens here. Tokens that are undecided or
- * nonfinite are not judged. */
+ * experts that the certified set lacks, summed over tokens here. With groups the emulated keys
+ * choose them (mr_emulated_groups); where groups tie at the cut and the emulated choice of groups
+ * is a right one, its experts are held against the certified set inside those groups. Tokens that
+ * are undecided or nonfinite are not judged. */
 struct mr_flips {
     uint64_t tokens, flips;
     double weight_moved; /* sum over tokens */
@@ -31,5 +33,8 @@ enum mr_status mr_emulate(struct mr_emulator *e, const struct mr_certifier *c,
 /* The experts chosen for the last emulated token under the i-th arithmetic, [top_k] by descending
  * key. */
 const int *mr_emulator_choice(const struct mr_emulator *e, size_t i);
+
+/* to += from, for count arithmetics. */
+void mr_flips_add(struct mr_flips *to, const struct mr_flips *from, size_t count);
 
 #endif

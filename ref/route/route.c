@@ -1,6 +1,6 @@
 /* The driver: fixed blocks of rows, each filtered by one single-threaded BLAS call a chunk, threads
- * over blocks. Everything a token gets depends on its block alone, and what is summed over tokens is
- * an integer or is summed in block order, so any number of threads gives the same bytes. */
+ * over blocks. Everything a token gets depends on its block alone, and what is summed over tokens
+ * is an integer or is summed in block order, so any number of threads gives the same bytes. */
 #include "route.h"
 
 #include <fenv.h>
@@ -9,6 +9,8 @@
 #include <string.h>
 
 #include "../num/num.h"
+#include "inspect.h"
+#include "layer_check.h"
 #include "token_source.h"
 
 /* One thread. */
@@ -20,7 +22,7 @@ struct worker {
     struct mr_token_source source;
     double *zeros, *exact_row; /* [experts] */
     int32_t *ids;
-    double *weights, *gap, *gap_radius;
+    double *weights, *gap, *gap_radius, *group_gap, *group_gap_radius;
     uint8_t *certificate;
     struct mr_route_result result;
 };
@@ -50,6 +52,8 @@ static void worker_free(struct worker *w)
     free(w->weights);
     free(w->gap);
     free(w->gap_radius);
+    free(w->group_gap);
+    free(w->group_gap_radius);
     free(w->certificate);
 }
 
@@ -75,24 +79,14 @@ static enum mr_status worker_new(const struct run *run, struct worker *w)
     w->weights = malloc(MR_BLOCK_ROWS * k * sizeof *w->weights);
     w->gap = malloc(MR_BLOCK_ROWS * sizeof *w->gap);
     w->gap_radius = malloc(MR_BLOCK_ROWS * sizeof *w->gap_radius);
+    w->group_gap = malloc(MR_BLOCK_ROWS * sizeof *w->group_gap);
+    w->group_gap_radius = malloc(MR_BLOCK_ROWS * sizeof *w->group_gap_radius);
     w->certificate = malloc(MR_BLOCK_ROWS);
     if (!status && w->flips && w->source.wide && w->zeros && w->exact_row && w->ids && w->weights &&
-        w->gap && w->gap_radius && w->certificate)
+        w->gap && w->gap_radius && w->group_gap && w->group_gap_radius && w->certificate)
         return MR_OK;
     worker_free(w);
     return status ? status : MR_ERR_MEMORY;
-}
-
-static void nonfinite(const struct mr_router *r, struct mr_routed *out)
-{
-    for (int i = 0; i < r->top_k; i++) {
-        out->ids[i] = -1;
-        out->weights[i] = NAN;
-    }
-    out->gap = out->gap_radius = NAN;
-    out->certificate = MR_CERT_NONFINITE;
-    out->tie_count = out->tie_slots = out->exact_dots = 0;
-    out->filter_wrong = false;
 }
 
 /* Every logit exact: the row is its own truth but for the rounding to binary64. */
@@ -126,21 +120,47 @@ static bool outside(const struct worker *w, const double *filtered, const struct
     return false;
 }
 
-/* One row that has been filtered (or given). */
-static enum mr_status route_row(const struct run *run, struct worker *w, size_t r,
+/* t NULL: a row that is not finite. */
+static enum mr_status inspect(const struct run *run, struct worker *w, size_t token,
+                              const struct mr_token *t, const struct mr_routed *out)
+{
+    struct mr_inspection i = {.token = token,
+                              .worker = omp_get_thread_num(),
+                              .routed = out,
+                              .of = t,
+                              .certifier = &w->certifier,
+                              .source = &w->source};
+    return run->options->inspect(run->options->context, &i, run->err);
+}
+
+/* logit = dot + bias, rounded once more: 2^-53 of the largest covers every expert. */
+static void add_gate_bias(const double *bias, int experts, double *logits, struct mr_radius *radius)
+{
+    double most = 0;
+    for (int e = 0; e < experts; e++) {
+        logits[e] += bias[e];
+        if (fabs(logits[e]) > most) most = fabs(logits[e]);
+    }
+    radius->offset = (radius->offset + most * 0x1p-53) * (1 + 0x1p-50);
+}
+
+/* One row, the token-th of the layer, that has been filtered (or given). */
+static enum mr_status route_row(const struct run *run, struct worker *w, size_t r, size_t token,
                                 struct mr_routed *out)
 {
     const struct mr_router *router = run->layer->router;
     const struct mr_gate *g = run->gate;
     size_t experts = (size_t)router->experts;
-    const double *filtered = w->filter.logits + r * experts;
+    double *filtered = w->filter.logits + r * experts;
     struct mr_token t = {.router = router,
                          .bias = run->layer->bias,
                          .logits = filtered,
                          .norm = g ? g->norm : w->zeros,
                          .exact = mr_token_exact,
                          .source = {&w->source, router->experts, mr_token_value},
-                         .exact_weights = run->options->exact_weights};
+                         .exact_weights = run->options->exact_weights,
+                         .given = run->layer->given ? run->layer->given +
+                                                          token * (size_t)router->top_k : NULL};
     enum mr_status status = MR_OK;
     w->source.widened = false;
     if (!g) {
@@ -149,7 +169,10 @@ static enum mr_status route_row(const struct run *run, struct worker *w, size_t 
         struct mr_radius radius;
         w->source.stats = w->filter.stats[r];
         bool usable = mr_filter_radius(g, &w->filter.stats[r], &radius) && !run->without_blas;
-        bool alarm = usable && !mr_blas_check(g, filtered, w->filter.check + r * MR_CHECKS, &radius);
+        bool alarm =
+            usable && !mr_blas_check(g, filtered, w->filter.check + r * MR_CHECKS, &radius);
+        if (run->layer->gate_bias)
+            add_gate_bias(run->layer->gate_bias, router->experts, filtered, &radius);
         t.scale = radius.scale;
         t.offset = radius.offset;
         if (!usable || alarm) status = exact_row(w, &t);
@@ -166,6 +189,7 @@ static enum mr_status route_row(const struct run *run, struct worker *w, size_t 
         if (!status) status = mr_certify(&w->certifier, &t, out);
     }
     if (!status) status = mr_emulate(w->emulator, &w->certifier, &t, out, w->flips);
+    if (!status && run->options->inspect) status = inspect(run, w, token, &t, out);
     return status;
 }
 
@@ -178,7 +202,9 @@ static bool all_finite(const double *v, size_t n)
 
 static enum mr_status report_tie(const struct run *run, size_t token, const struct mr_routed *out)
 {
-    struct mr_tie tie = {token, out->tie_slots, out->tie_count, out->ties};
+    struct mr_tie tie = {token,     out->tie_slots,       out->tie_count,
+                         out->ties, out->group_tie_slots, out->group_tie_count,
+                         out->group_ties};
     enum mr_status status = MR_OK;
 #pragma omp critical(mr_route_report)
     if (run->options->tie) status = run->options->tie(run->options->context, &tie, run->err);
@@ -208,6 +234,7 @@ static enum mr_status route_block(struct run *run, struct worker *w, size_t bloc
         for (size_t r = 0; r < rows; r++)
             mr_widen_f64(data + r * stride, in->dtype, n, w->filter.logits + r * n);
     w->source.gate = run->gate;
+    w->source.gate_bias = run->layer->gate_bias;
     w->source.dtype = in->dtype;
     enum mr_status status = MR_OK;
     for (size_t r = 0; r < rows && !status; r++) {
@@ -215,10 +242,13 @@ static enum mr_status route_block(struct run *run, struct worker *w, size_t bloc
         w->source.hidden = data + r * stride;
         bool finite = run->gate ? w->filter.stats[r].finite
                                 : all_finite(w->filter.logits + r * n, n);
-        if (finite) status = route_row(run, w, r, &out);
-        else nonfinite(router, &out);
+        if (finite) status = route_row(run, w, r, first + r, &out);
+        else mr_routed_nonfinite(router, &out);
+        if (!finite && run->options->inspect) status = inspect(run, w, first + r, NULL, &out);
         w->gap[r] = out.gap;
         w->gap_radius[r] = out.gap_radius;
+        w->group_gap[r] = out.group_gap;
+        w->group_gap_radius[r] = out.group_gap_radius;
         w->certificate[r] = (uint8_t)out.certificate;
         w->result.certified[out.certificate]++;
         if (!status && run->options->emulated && out.certificate < MR_CERT_UNDECIDED)
@@ -229,8 +259,9 @@ static enum mr_status route_block(struct run *run, struct worker *w, size_t bloc
         run->moved[block * arith + i] = w->flips[i].weight_moved;
         w->flips[i].weight_moved = 0;
     }
-    struct mr_rows answer = {first,     rows,          w->ids,        w->weights,
-                             w->gap,    w->gap_radius, w->certificate};
+    struct mr_rows answer = {first,  rows,          w->ids,         w->weights,
+                             w->gap, w->gap_radius, w->certificate, w->group_gap,
+                             w->group_gap_radius};
 #pragma omp critical(mr_route_report)
     if (!status && run->options->rows)
         status = run->options->rows(run->options->context, &answer, run->err);
@@ -244,15 +275,12 @@ static void merge(const struct run *run, const struct worker *w, struct mr_route
     result->exact_dots += w->result.exact_dots;
     result->blas_alarms += w->result.blas_alarms;
     result->blas_wrong += w->result.blas_wrong;
-    for (size_t i = 0; i < run->options->arith_count; i++) {
-        flips[i].tokens += w->flips[i].tokens;
-        flips[i].flips += w->flips[i].flips;
-        mr_histogram_merge(&flips[i].key_error, &w->flips[i].key_error);
-    }
+    mr_flips_add(flips, w->flips, run->options->arith_count); /* weight_moved is in run->moved */
 }
 
-/* Every bound here needs rounding to nearest, and subnormals kept: a host program, or a library of it
- * that was linked with -ffast-math, may have set other modes. glibc's default sets all of MXCSR. */
+/* Every bound here needs rounding to nearest, and subnormals kept: a host program, or a library of
+ * it that was linked with -ffast-math, may have set other modes. glibc's default sets all of
+ * MXCSR. */
 static void default_modes(fenv_t *before)
 {
     fegetenv(before);
@@ -301,58 +329,19 @@ static enum mr_status pass(struct run *run, struct mr_route_result *result, stru
     return run->status;
 }
 
-static enum mr_status check(const struct mr_layer *l, struct mr_error *err)
-{
-    const struct mr_router *r = l->router;
-    if (r->top_k < 1 || r->top_k > r->experts)
-        return mr_fail(err, MR_ERR_VALUE, "top_k is %d: expected 1 to %d (the number of experts)",
-                       r->top_k, r->experts);
-    if (r->n_group > 1)
-        return mr_fail(err, MR_ERR_UNSUPPORTED,
-                       "group-limited selection (n_group %d) is not served yet", r->n_group);
-    if (!isfinite(r->routed_scaling_factor))
-        return mr_fail(err, MR_ERR_VALUE, "routed_scaling_factor is not finite");
-    if (l->logits.data || !l->hidden.data) {
-        if (l->logits.cols != (size_t)r->experts)
-            return mr_fail(err, MR_ERR_SHAPE, "logits have %zu columns: expected %d experts",
-                           l->logits.cols, r->experts);
-    } else if (l->gate.rows != (size_t)r->experts || l->gate.cols != l->hidden.cols) {
-        return mr_fail(err, MR_ERR_SHAPE,
-                       "gate weight is [%zu, %zu]: expected [%d experts, %zu columns of the hidden "
-                       "states]",
-                       l->gate.rows, l->gate.cols, r->experts, l->hidden.cols);
-    }
-    for (int e = 0; l->bias && e < r->experts; e++)
-        if (!isfinite(l->bias[e]))
-            return mr_fail(err, MR_ERR_VALUE,
-                           "correction bias [%d] is %s: expected a finite number", e,
-                           isnan(l->bias[e]) ? "NaN" : "Inf");
-    return MR_OK;
-}
-
-/* Zeroed copies of flips for one pass, added only when the pass stands. */
-static void add_flips(struct mr_flips *to, const struct mr_flips *from, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        to[i].tokens += from[i].tokens;
-        to[i].flips += from[i].flips;
-        to[i].weight_moved += from[i].weight_moved;
-        mr_histogram_merge(&to[i].key_error, &from[i].key_error);
-    }
-}
-
 static enum mr_status route_layer(const struct mr_layer *layer,
                                   const struct mr_route_options *options,
                                   struct mr_route_result *result, struct mr_flips *flips,
                                   struct mr_error *err)
 {
     *result = (struct mr_route_result){0};
-    enum mr_status status = check(layer, err);
+    enum mr_status status = mr_layer_check(layer, err);
     if (status) return status;
     bool hidden = layer->hidden.data && !layer->logits.data;
     /* The fp32 filter cannot feed what needs every logit (DESIGN section 3). */
-    bool narrow = layer->router->score == MR_SCORE_SIGMOID && !options->arith_count &&
-                  !options->wide_filter;
+    const struct mr_router *r = layer->router;
+    bool narrow = (r->score != MR_SCORE_SOFTMAX || r->selection == MR_SELECT_LOGIT) &&
+                  !options->arith_count && !options->wide_filter;
     struct mr_gate gate = {0};
     if (hidden) {
         status = mr_gate_prepare(&layer->gate, layer->hidden.dtype, narrow, &gate, err);
@@ -382,7 +371,7 @@ static enum mr_status route_layer(const struct mr_layer *layer,
         result->blas_wrong = wrong;
     }
     result->tokens = run.input->rows;
-    if (!status) add_flips(flips, fresh, count);
+    if (!status) mr_flips_add(flips, fresh, count);
     free(fresh);
     mr_gate_free(&gate);
     if (status == MR_ERR_MEMORY && err && !err->text[0]) mr_fail(err, status, "out of memory");

@@ -14,13 +14,19 @@
 #include "flips.h"
 
 /* Either hidden [tokens, hidden] and gate [experts, hidden], both BF16, F16 or F32; or logits
- * [tokens, experts] of such a type, which are then the given numbers, exact by definition. The unused
- * ones have data NULL. */
+ * [tokens, experts] of such a type, which are then the given numbers, exact by definition. The
+ * unused ones have data NULL. */
 struct mr_layer {
     const struct mr_router *router;
     struct mr_matrix hidden, gate, logits;
     const double *bias; /* [experts], finite, the stored values; NULL if the router has none */
+    /* [experts], binary32 numbers: part of the logit of hidden and gate (gpt-oss), never of given
+     * logits, which hold it already; NULL: none */
+    const double *gate_bias;
+    const int32_t *given; /* [tokens, top_k] experts chosen without ranking (hash.h); NULL: rank */
 };
+
+struct mr_inspection;
 
 /* Answers of consecutive tokens; arrays as struct mr_routed, row major. */
 struct mr_rows {
@@ -29,14 +35,18 @@ struct mr_rows {
     const double *weights; /* [rows, top_k] */
     const double *gap, *gap_radius;
     const uint8_t *certificate;
+    const double *group_gap, *group_gap_radius;
 };
 
 /* An exact tie at the cut: `slots` of the `count` experts listed (ascending) are selected, and any
- * such choice is right. */
+ * such choice is right. Between groups at their cut: the same of group_slots of the groups listed;
+ * experts are then those that tie (if any do) where the groups of lowest id stay. */
 struct mr_tie {
     size_t token;
     int slots, count;
     const int *experts;
+    int group_slots, group_count;
+    const int *groups;
 };
 
 struct mr_route_options {
@@ -54,6 +64,11 @@ struct mr_route_options {
     /* The experts that the arith-th arithmetic chooses for a token, [top_k]. May be NULL. */
     enum mr_status (*emulated)(void *context, size_t token, size_t arith, const int *chosen,
                                struct mr_error *err);
+    /* What certification knows of a token, while it still knows it (inspect.h). Calls of different
+     * workers overlap, those of one never do; workers are numbered from 0 and are fewer than the
+     * threads asked for, or than OpenMP has. May be NULL. */
+    enum mr_status (*inspect)(void *context, const struct mr_inspection *inspection,
+                              struct mr_error *err);
     void (*restart)(void *context); /* forget what was reported of this layer */
     void *context;
 };

@@ -46,9 +46,10 @@ struct mr_router {
 };
 
 /* MR_ERR_VALUE unless 1 <= top_k <= experts, n_group divides experts, 1 <= topk_group <= n_group,
- * the chosen groups hold at least top_k experts, with a bias every group of several holds two (its
- * score is a sum of two keys: DeepSeek-V3, arXiv:2412.19437, and transformers' get_topk_indices),
- * and the scaling factor is finite. hidden may be 0 (routing from logits). path is for messages. */
+ * the chosen groups hold at least top_k experts, with MR_GROUP_TOP2_SUM every group of several
+ * holds two (DeepSeek-V3, arXiv:2412.19437, and transformers' get_topk_indices), MR_SELECT_LOGIT
+ * comes without correction bias and groups, and the scaling factor is finite. hidden may be 0
+ * (routing from logits). path is for messages. */
 enum mr_status mr_router_check(const struct mr_router *router, const char *path,
                                struct mr_error *err);
 

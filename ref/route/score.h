@@ -3,6 +3,7 @@
 #ifndef MOEREF_SCORE_H
 #define MOEREF_SCORE_H
 
+#include "../exact/exp_dd.h"
 #include "certify.h"
 
 struct mr_score_ops {
@@ -15,11 +16,31 @@ struct mr_score_ops {
     enum mr_status (*refine)(struct mr_certifier *c, const struct mr_token *t, int count);
 };
 const struct mr_score_ops *mr_score_ops(enum mr_score score);
+/* What a router ranks by: the score's row, or with MR_SELECT_LOGIT that of after_topk.c. */
+const struct mr_score_ops *mr_router_ops(const struct mr_router *router);
 
-extern const struct mr_score_ops mr_sigmoid_ops, mr_softmax_ops;
+extern const struct mr_score_ops mr_sigmoid_ops, mr_softmax_ops, mr_sqrt_softplus_ops,
+    mr_after_topk_ops;
 
-/* exp(logit - m), logit not above m, within MR_SOFTMAX_TERM_REL if both are complete or below 2^40 in
- * size (what hi and lo leave out is 2^-106 of that); 0 below e^-700. */
+/* Whether a weight needs every expert's logit exactly: a softmax over all that is not
+ * normalised. */
+static inline bool mr_needs_every_logit(const struct mr_router *r)
+{
+    return r->score == MR_SCORE_SOFTMAX && r->selection == MR_SELECT_SCORE && !r->norm_topk_prob;
+}
+
+/* Whether groups compete: n_group > topk_group; by sums of two keys. */
+static inline bool mr_groups_compete(const struct mr_router *r)
+{
+    return r->n_group > r->topk_group;
+}
+static inline bool mr_keys_are_summed(const struct mr_router *r)
+{
+    return mr_groups_compete(r) && r->group_score == MR_GROUP_TOP2_SUM;
+}
+
+/* exp(logit - m), logit not above m, within MR_SOFTMAX_TERM_REL if both are complete or below 2^40
+ * in size (what hi and lo leave out is 2^-106 of that); 0 below e^-700. */
 #define MR_SOFTMAX_TERM_REL (MR_EXP_DD_REL + 0x1p-64)
 struct mr_dd mr_softmax_term(const struct mr_exact *logit, const struct mr_exact *m);
 
@@ -27,6 +48,7 @@ struct mr_dd mr_softmax_term(const struct mr_exact *logit, const struct mr_exact
  * result that stays undecidable at 65536 bits is exactly representable and is taken as it is.
  * Logits are exact. */
 void mr_sigmoid_mpfr(mpfr_t out, const mpfr_t logit);
+void mr_sqrt_softplus_mpfr(mpfr_t out, const mpfr_t logit);
 /* logits [count]; out[i] for i = which only. */
 void mr_softmax_mpfr(mpfr_t out, const mpfr_t *logits, int count, int which);
 

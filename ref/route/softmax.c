@@ -24,7 +24,7 @@ static double largest(const double *v, size_t n)
 
 /* Without a bias scores rank as logits do, and the intervals are those of the logits.
  *
- * With one, of score + bias: e_i = exp(l_i - m) is off by at most f_i relatively (term_error), the
+ * With one, and for group scores that are sums of keys, of score + bias: e_i = exp(l_i - m) is off by at most f_i relatively (term_error), the
  * sum of all by F = sum e_i f_i / sum e_i + n u, and so the quotient by (f_i + F) / (1 - F) + u. A
  * score lies in [0, 1], whatever its error. */
 static void filter(struct mr_certifier *c, const struct mr_token *t)
@@ -39,13 +39,13 @@ static void filter(struct mr_certifier *c, const struct mr_token *t)
         error += c->score[e] * term_error(r, (MR_EXP_ULPS + m - t->logits[e]) * u);
     }
     for (size_t e = 0; e < n; e++) c->score[e] /= sum;
-    if (!t->bias) {
+    if (!t->bias && !mr_keys_are_summed(t->router)) {
         MR_ISA_PICK(mr_value_intervals)(t->logits, t->norm, n, t->scale, t->offset, c->lo, c->hi);
         return;
     }
     double all = error / sum * (1 + 0x1p-40) + ((double)n + 2) * u;
     for (size_t e = 0; e < n; e++) {
-        double r = t->scale * t->norm[e] + t->offset, key = c->score[e] + t->bias[e];
+        double r = t->scale * t->norm[e] + t->offset, key = c->score[e] + (t->bias ? t->bias[e] : 0);
         double rel = term_error(r, (MR_EXP_ULPS + 2 + m - t->logits[e]) * u) + all;
         double w = all < 0.5 ? c->score[e] * rel / (1 - all) * (1 + 0x1p-40) + MR_TINY : 1;
         w = (w < 1 ? w : 1) + 4 * u * fabs(key);

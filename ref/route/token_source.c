@@ -14,11 +14,22 @@ static enum mr_status by_bins(const struct mr_token_source *s, int expert, mpfr_
                        s->gate->stored.cols, out);
 }
 
-static enum mr_status exact_by_bins(const struct mr_token_source *s, struct mr_key *key)
+/* The dot product and the bias, if there is one: 2200 bits hold sums of products of binary32
+ * numbers and a binary32 number. */
+static enum mr_status whole_logit(const struct mr_token_source *s, int expert, mpfr_t out)
+{
+    enum mr_status status = by_bins(s, expert, out);
+    if (status || !s->gate_bias) return status;
+    mpfr_prec_round(out, 2200, MPFR_RNDN);
+    mpfr_add_d(out, out, s->gate_bias[expert], MPFR_RNDN);
+    return MR_OK;
+}
+
+static enum mr_status exact_by_bins(const struct mr_token_source *s, bool whole, struct mr_key *key)
 {
     mpfr_t value;
     mpfr_init2(value, 64);
-    enum mr_status status = by_bins(s, key->expert, value);
+    enum mr_status status = (whole ? whole_logit : by_bins)(s, key->expert, value);
     if (!status) key->logit = mr_exact_from_mpfr(value);
     mpfr_clear(value);
     return status;
@@ -49,15 +60,9 @@ static void one_dot(const struct mr_token_source *s, struct mr_dot_plan plan, st
                            : mr_dot_f64(plan, s->wide, g->f64 + at, n);
 }
 
-enum mr_status mr_token_exact(void *context, struct mr_key *keys, int count)
+static enum mr_status dots(struct mr_token_source *s, struct mr_key *keys, int count)
 {
-    struct mr_token_source *s = context;
     const struct mr_gate *g = s->gate;
-    if (!g) {
-        for (int i = 0; i < count; i++)
-            keys[i].logit = (struct mr_exact){s->given[keys[i].expert], 0, true};
-        return MR_OK;
-    }
     if (!s->widened) mr_widen_f64(s->hidden, s->dtype, g->stored.cols, s->wide);
     s->widened = true;
     const struct mr_dot_plan plain = {MR_DOT_PLAIN, 0};
@@ -67,7 +72,7 @@ enum mr_status mr_token_exact(void *context, struct mr_key *keys, int count)
         struct mr_dot_plan plan = mr_dot_choose(&s->stats, &g->stats[keys[i].expert],
                                                 g->stored.cols);
         if (plan.way == MR_DOT_BINS) {
-            enum mr_status status = exact_by_bins(s, &keys[i]);
+            enum mr_status status = exact_by_bins(s, false, &keys[i]);
             if (status) return status;
         } else if (plan.way == MR_DOT_SPLIT) {
             one_dot(s, plan, &keys[i]);
@@ -81,10 +86,37 @@ enum mr_status mr_token_exact(void *context, struct mr_key *keys, int count)
     return MR_OK;
 }
 
+/* Adds the bias to a dot product. If that is exactly hi + lo: with (s, e) = hi + bias and (t, f) =
+ * e + lo, both exact, hi + lo + bias = s + t + f; if f = 0, s + t makes the answer in one
+ * two_sum. */
+static enum mr_status add_bias(const struct mr_token_source *src, struct mr_key *key)
+{
+    struct mr_dd s = mr_two_sum(key->logit.hi, src->gate_bias[key->expert]);
+    struct mr_dd t = mr_two_sum(s.lo, key->logit.lo);
+    if (!key->logit.complete || t.lo < 0 || t.lo > 0) return exact_by_bins(src, true, key);
+    s = mr_two_sum(s.hi, t.hi);
+    key->logit = (struct mr_exact){s.hi, s.lo, true};
+    return MR_OK;
+}
+
+enum mr_status mr_token_exact(void *context, struct mr_key *keys, int count)
+{
+    struct mr_token_source *s = context;
+    const struct mr_gate *g = s->gate;
+    if (!g) {
+        for (int i = 0; i < count; i++)
+            keys[i].logit = (struct mr_exact){s->given[keys[i].expert], 0, true};
+        return MR_OK;
+    }
+    enum mr_status status = dots(s, keys, count);
+    for (int i = 0; i < count && s->gate_bias && !status; i++) status = add_bias(s, &keys[i]);
+    return status;
+}
+
 enum mr_status mr_token_value(void *context, int expert, mpfr_t out)
 {
     struct mr_token_source *s = context;
-    if (s->gate) return by_bins(s, expert, out);
+    if (s->gate) return whole_logit(s, expert, out);
     mpfr_set_prec(out, 64);
     mpfr_set_d(out, s->given[expert], MPFR_RNDN);
     return MR_OK;

@@ -7,6 +7,8 @@
 
 struct mr_token_source {
     const struct mr_gate *gate; /* NULL: logits are given */
+    const double
+        *gate_bias; /* [experts], binary32 numbers, part of the logit of a gate; NULL: none */
     const double *given;        /* [experts], then */
     const void *hidden;         /* this token's stored row */
     enum mr_dtype dtype;

@@ -37,7 +37,8 @@ static int largest_logit(const struct mr_certifier *c, int count)
 static void plain_weights(const struct mr_certifier *c, const struct mr_token *t, double *weights)
 {
     const struct mr_router *r = t->router;
-    bool afresh = r->score == MR_SCORE_SOFTMAX && r->norm_topk_prob;
+    bool softmax = r->score == MR_SCORE_SOFTMAX, after = r->selection == MR_SELECT_LOGIT;
+    bool normalise = r->norm_topk_prob || (softmax && after), afresh = softmax && normalise;
     struct mr_dd sum = {0, 0}, factor = {r->routed_scaling_factor, 0};
     const struct mr_exact *m = &c->keys[c->order[largest_logit(c, r->top_k)]].logit;
     for (int pass = 0; pass < 2; pass++)
@@ -45,7 +46,7 @@ static void plain_weights(const struct mr_certifier *c, const struct mr_token *t
             const struct mr_key *k = &c->keys[c->order[i]];
             struct mr_dd w = afresh ? mr_softmax_term(&k->logit, m) : k->score;
             if (!pass) sum = mr_dd_add(sum, w);
-            else weights[i] = mr_dd_mul(r->norm_topk_prob ? mr_dd_div(w, sum) : w, factor).hi;
+            else weights[i] = mr_dd_mul(normalise ? mr_dd_div(w, sum) : w, factor).hi;
         }
 }
 
@@ -58,18 +59,23 @@ static enum mr_status value_of(const struct mr_token *t, const struct mr_key *k,
     return MR_OK;
 }
 
+/* Below, sqrt(log(1 + e^l)) is e^(l/2) within e^l / 4 relatively: less than any precision here. */
+#define ROOT_TAIL -1e6
+
 /* Scores at precision p, up to a common factor if they are normalised, which keeps them within
  * MPFR's exponents (a logit may be -1e30): with m the largest logit of those summed, softmax:
- * exp(l - m); sigmoid: exp(l - m) / (1 + exp(l)) if m < 0. The differences are exact. sum is over the
+ * exp(l - m); sigmoid: exp(l - m) / (1 + exp(l)) if m < 0; sqrt-softplus: exp((l - m) / 2) if
+ * m < ROOT_TAIL. The differences are exact. sum is over the
  * selected, or over all experts for softmax without norm_topk_prob. */
 static enum mr_status scores_at(const struct mr_certifier *c, const struct mr_token *t, long p,
                                 mpfr_t *score, mpfr_t sum, mpfr_t x, mpfr_t most)
 {
     const struct mr_router *r = t->router;
-    bool softmax = r->score == MR_SCORE_SOFTMAX, all = softmax && !r->norm_topk_prob;
+    bool softmax = r->score == MR_SCORE_SOFTMAX, all = mr_needs_every_logit(r);
     int m = largest_logit(c, all ? r->experts : r->top_k);
     enum mr_status status = value_of(t, &c->keys[c->order[m]], most);
-    bool scaled = softmax || (r->norm_topk_prob && mpfr_sgn(most) < 0);
+    bool root = r->score == MR_SCORE_SQRT_SOFTPLUS;
+    bool scaled = softmax || (r->norm_topk_prob && mpfr_cmp_d(most, root ? ROOT_TAIL : 0) < 0);
     mpfr_t e, d;
     mpfr_init2(e, p);
     mpfr_init2(d, 2300); /* the difference of two logits, exact */
@@ -80,11 +86,14 @@ static enum mr_status scores_at(const struct mr_certifier *c, const struct mr_to
         if (status) break;
         if (scaled) {
             mpfr_sub(d, x, most, MPFR_RNDN);
+            if (root) mpfr_div_2ui(d, d, 1, MPFR_RNDN);
             mpfr_exp(e, d, MPFR_RNDN);
+        } else if (root) {
+            mr_sqrt_softplus_mpfr(e, x);
         } else {
             mr_sigmoid_mpfr(e, x);
         }
-        if (scaled && !softmax) {
+        if (scaled && !softmax && !root) {
             mpfr_set_prec(d, p);
             mpfr_exp(d, x, MPFR_RNDN);
             mpfr_add_ui(d, d, 1, MPFR_RNDN);

@@ -1,0 +1,106 @@
+/* Rows of vLLM's CUDA paths (not ROCm, XPU). */
+#include "profile_rows.h"
+
+#define GROUPED "vLLM csrc/libtorch_stable/moe/grouped_topk_kernels.cu @05bd69c"
+#define PYTHON "vLLM model_executor/layers/fused_moe/router/grouped_topk_router.py @055e47c"
+#define GATING "vLLM csrc/libtorch_stable/moe/topk_softmax_kernels.cu @085c812"
+#define BIASED "vLLM model_executor/layers/fused_moe/router/fused_topk_bias_router.py @0263839"
+#define CLASSIC "vLLM csrc/libtorch_stable/moe/topk_softplus_sqrt_kernels.cu @0d89098"
+#define FAST "vLLM csrc/libtorch_stable/moe/topk_softplus_sqrt_kernels_fast.cu @0263839"
+#define LLAMA4 "vLLM tests/kernels/moe/test_routing.py @0103394, which repeats Llama4MoE"
+#define TOPK "torch.topk, sorted only with VLLM_BATCH_INVARIANT; equal keys: not promised"
+#define CELL(c, v, s) [MR_CELL_##c] = {v, s}
+
+/* reduceTopK: a 64-bit key of the float's ordered bits above 65535 - id. */
+#define BITS CELL(TIE, MR_TIE_LOWEST, 0), CELL(NAN, MR_NAN_BITS, 0), \
+             CELL(SUM, MR_SUM_BUTTERFLY, 0)
+#define SHARED CELL(SHARED, MR_SHARED_CONSTANT, BIASED)
+
+/* The bounds of invokeNoAuxTc in GROUPED. */
+static bool small_one_group(const struct mr_router *r)
+{
+    return r->bias && r->experts <= 512 && (r->top_k <= 8 || r->top_k == 22);
+}
+
+static bool small_groups(const struct mr_router *r)
+{
+    int size = r->experts / r->n_group;
+    return r->bias && r->experts <= 256 && size <= 32 && size * r->topk_group <= 128 &&
+           r->top_k <= 8 && r->topk_group <= 4;
+}
+
+static bool generic(const struct mr_router *r)
+{
+    return r->bias && r->n_group <= 32 && r->top_k <= 32;
+}
+
+static bool unbiased(const struct mr_router *r)
+{
+    return !r->bias;
+}
+
+static bool fast(const struct mr_router *r)
+{
+    return r->norm_topk_prob && r->top_k == 6 && (r->experts == 256 || r->experts == 384);
+}
+
+static const struct mr_profile_row rows[] = {
+    {"vllm", MR_KIND_SIGMOID, "grouped, small", GROUPED,
+     "bias, E <= 512, k <= 8 or 22", small_one_group, NULL,
+     {BITS, CELL(SCORE, MR_FORM_SIGMOID_TANH, 0), CELL(GUARD, MR_GUARD_EPS_FP64, 0),
+      CELL(SCALING, MR_SCALING_MUL_DIV64, 0)}},
+    {"vllm", MR_KIND_SIGMOID, "grouped, general", GROUPED, "bias, k <= 32", generic, NULL,
+     {CELL(SCORE, MR_FORM_SIGMOID_TANH, 0), CELL(BIAS, MR_PROFILE_AS_LOGITS, 0),
+      CELL(TIE, MR_TIE_LOWEST, 0), CELL(NAN, MR_NAN_EXCLUDE, 0), CELL(SUM, MR_SUM_BUTTERFLY, 0),
+      CELL(SCORE_TYPE, MR_PROFILE_AS_LOGITS, 0), CELL(GUARD, MR_GUARD_EPS_FP32, 0),
+      CELL(SCALING, MR_SCALING_FIRST, 0)}},
+    {"vllm", MR_KIND_SIGMOID, "topkGating", GATING, "no bias", unbiased, NULL,
+     {CELL(SCORE, MR_FORM_SIGMOID_FAST, 0), CELL(NAN, MR_NAN_ZERO, 0),
+      CELL(GUARD, MR_GUARD_POSITIVE, 0), CELL(SCALING, MR_SCALING_RECIP, BIASED), SHARED}},
+    {"vllm", MR_KIND_SIGMOID_GROUPS, "grouped, small", GROUPED,
+     "bias, E <= 256, E/g <= 32, E/g*topk_group <= 128, topk_group <= 4, k <= 8", small_groups,
+     NULL,
+     {BITS, CELL(SCORE, MR_FORM_SIGMOID_TANH, 0), CELL(GROUP, MR_PGROUP_TOP2, 0),
+      CELL(MASK, MR_MASK_NEG_INF, 0), CELL(GUARD, MR_GUARD_EPS_FP64, 0),
+      CELL(SCALING, MR_SCALING_MUL_DIV64, 0)}},
+    {"vllm", MR_KIND_SIGMOID_GROUPS, "grouped, general", GROUPED, "bias, g <= 32, k <= 32", generic,
+     NULL,
+     {CELL(SCORE, MR_FORM_SIGMOID_TANH, 0), CELL(BIAS, MR_PROFILE_AS_LOGITS, 0),
+      CELL(GROUP, MR_PGROUP_TOP2, 0), CELL(MASK, MR_MASK_NEVER, 0), CELL(NAN, MR_NAN_EXCLUDE, 0),
+      CELL(SUM, MR_SUM_BUTTERFLY, 0), CELL(SCORE_TYPE, MR_PROFILE_AS_LOGITS, 0),
+      CELL(GUARD, MR_GUARD_EPS_FP32, 0), CELL(SCALING, MR_SCALING_FIRST, 0)}},
+    {"vllm", MR_KIND_SIGMOID_GROUPS, "grouped, Python", PYTHON, "no bias", unbiased, NULL,
+     {CELL(SCORE, MR_FORM_SIGMOID_EXP, 0), CELL(SCORE_TYPE, MR_PROFILE_AS_LOGITS, 0),
+      CELL(GROUP, MR_PGROUP_BY_BIAS, 0), CELL(MASK, MR_MASK_NEG_INF, 0),
+      CELL(TIE, MR_TIE_UNDEFINED, TOPK), CELL(NAN, MR_NAN_TORCH, TOPK),
+      CELL(SUM, MR_SUM_UNKNOWN, 0), CELL(ORDER, MR_ORDER_NONE, TOPK)}},
+    {"vllm", MR_KIND_SOFTMAX, "topkGating", GATING, NULL, NULL, NULL,
+     {CELL(SCORE, MR_FORM_SOFTMAX_MULTIPLY, 0), CELL(NAN, MR_NAN_ZERO, 0),
+      CELL(GUARD, MR_GUARD_POSITIVE, 0), CELL(SCALING, MR_SCALING_RECIP, BIASED), SHARED}},
+    {"vllm", MR_KIND_SOFTMAX_RENORM, "topkGating", GATING, NULL, NULL, NULL,
+     {CELL(SCORE, MR_FORM_SOFTMAX_MULTIPLY, 0), CELL(NAN, MR_NAN_ZERO, 0),
+      CELL(GUARD, MR_GUARD_POSITIVE, 0), CELL(SCALING, MR_SCALING_RECIP, BIASED), SHARED}},
+    {"vllm", MR_KIND_SOFTMAX_GROUPS, "grouped, Python", PYTHON, "no bias", unbiased, NULL,
+     {CELL(SCORE, MR_FORM_SOFTMAX_DIVIDE, 0), CELL(SCORE_TYPE, MR_PROFILE_AS_LOGITS, 0),
+      CELL(GROUP, MR_PGROUP_BY_BIAS, 0), CELL(MASK, MR_MASK_NEG_INF, 0),
+      CELL(TIE, MR_TIE_UNDEFINED, TOPK), CELL(NAN, MR_NAN_TORCH, TOPK),
+      CELL(SUM, MR_SUM_UNKNOWN, 0), CELL(ORDER, MR_ORDER_NONE, TOPK)}},
+    {"vllm", MR_KIND_TOPK_SIGMOID, "Llama4MoE", LLAMA4, NULL, NULL, NULL,
+     {CELL(RANK, MR_RANK_LOGIT, 0), CELL(SCORE, MR_FORM_SIGMOID_EXP, 0),
+      CELL(TIE, MR_TIE_UNDEFINED, TOPK), CELL(NAN, MR_NAN_TORCH, TOPK),
+      CELL(SUM, MR_SUM_UNKNOWN, 0)}},
+    {"vllm", MR_KIND_SQRT_SOFTPLUS, "softplus, fast", FAST,
+     "renormalised, k = 6, E = 256 or 384", fast, NULL,
+     {BITS, CELL(SCORE, MR_FORM_SOFTPLUS_LOG1P, 0), SHARED}},
+    {"vllm", MR_KIND_SQRT_SOFTPLUS, "softplus classic", CLASSIC, NULL, NULL, NULL,
+     {CELL(SCORE, MR_FORM_SOFTPLUS_LOG_FAST, 0), CELL(NAN, MR_NAN_STUCK, 0),
+      CELL(WEIGHT, MR_WEIGHT_KEY_MINUS_BIAS, 0), CELL(GUARD, MR_GUARD_POSITIVE, 0),
+      CELL(SCALING, MR_SCALING_FIRST, 0), SHARED}},
+    {"vllm", MR_KIND_HASH, "softplus, fast", FAST, "renormalised, k = 6, E = 256 or 384", fast,
+     NULL, {BITS, CELL(SCORE, MR_FORM_SOFTPLUS_LOG1P, 0), SHARED}},
+    {"vllm", MR_KIND_HASH, "softplus classic", CLASSIC, NULL, NULL, NULL,
+     {CELL(SCORE, MR_FORM_SOFTPLUS_LOG_FAST, 0), CELL(NAN, MR_NAN_STUCK, 0),
+      CELL(GUARD, MR_GUARD_POSITIVE, 0), CELL(SCALING, MR_SCALING_FIRST, 0), SHARED}},
+};
+
+const struct mr_profile_rows mr_vllm_rows = {rows, sizeof rows / sizeof *rows};
