@@ -1,5 +1,5 @@
-/* The MPFR twins of the scores: against stored worst cases (ref/route/NAME.wc, values by mpmath), and
- * against the textbook formula at 2000 bits more than asked for. */
+/* The MPFR twins of the scores: against stored worst cases (ref/route/NAME.wc, values by mpmath),
+ * and against the textbook formula at 2000 bits more than asked for. */
 #include <check.h>
 #include <math.h>
 #include <stdio.h>
@@ -59,7 +59,8 @@ static bool next_line(FILE *f, char *line, size_t size)
 static FILE *open_cases(const char *path)
 {
     FILE *f = fopen(path, "r");
-    ck_assert_msg(f != NULL, "%s: cannot be opened; the tests run in the root of the repository", path);
+    ck_assert_msg(f != NULL, "%s: cannot be opened; the tests run in the root of the repository",
+                  path);
     return f;
 }
 
@@ -93,7 +94,8 @@ START_TEST(validate_sigmoid_cases)
             continue;
         }
         long p = mpfr_get_si(got, MPFR_RNDN);
-        ck_assert_msg(next(&at, logits[0]) && next(&at, want), "sigmoid.wc:%d: too few numbers", line);
+        ck_assert_msg(next(&at, logits[0]) && next(&at, want), "sigmoid.wc:%d: too few numbers",
+                      line);
         mpfr_prec_round(want, p, MPFR_RNDN);
         mpfr_set_prec(got, p);
         mr_sigmoid_mpfr(got, logits[0]);
@@ -101,7 +103,8 @@ START_TEST(validate_sigmoid_cases)
         oracle_sigmoid(got, logits[0]);
         same("ref/route/sigmoid.wc, oracle", line);
         double x = mpfr_get_d(logits[0], MPFR_RNDN);
-        if (fabs(x) < MR_EXP_DD_MAX) double_double_is_near(mr_sigmoid_dd((struct mr_dd){x, 0}), line);
+        if (fabs(x) < MR_EXP_DD_MAX)
+            double_double_is_near(mr_sigmoid_dd((struct mr_dd){x, 0}), line);
     }
     fclose(f);
     ck_assert_int_ge(cases, 100);

@@ -64,6 +64,7 @@ static void print_value(const struct mr_config *c, const char *field)
     else if (!strcmp(field, "routed_scaling_factor")) printf("%.17g", r->routed_scaling_factor);
     else if (!strcmp(field, "shared_experts")) printf("%d", c->shared_experts);
     else if (!strcmp(field, "moe_intermediate")) printf("%d", c->moe_intermediate);
+    else if (!strcmp(field, "layers")) printf("%d", c->layers);
     else if (!strcmp(field, "moe_layers")) print_ranges(c->moe_layers, c->moe_layer_count);
     else fputs("?", stdout);
 }

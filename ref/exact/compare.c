@@ -198,12 +198,10 @@ enum mr_status mr_compare_keys(enum mr_score score, const struct mr_key *a, cons
     }
     struct mr_dd s = mr_dd_add(a->score, mr_dd_neg(b->score));
     struct mr_dd bias = mr_two_sum(a->bias, -b->bias), d = mr_dd_add(s, bias);
-    double size = fabs(a->score.hi) + fabs(b->score.hi);
-    /* The dd sums err by 3u^2 of their results; 2^-100 of all sizes covers them and the rounding of
-     * this bound. */
-    double own = a->rel * fabs(a->score.hi) + b->rel * fabs(b->score.hi);
-    double radius = own * (1 + common_rel) + common_rel * fabs(s.hi) +
-                    0x1p-100 * (size + fabs(a->bias) + fabs(b->bias));
+    /* two_sum is exact, each dd sum errs by 3u^2 of its own result: 2^-100 of these covers them and
+     * the rounding of this bound. Large biases that cancel cost nothing. */
+    double radius = a->rel * fabs(a->score.hi) + b->rel * fabs(b->score.hi) +
+                    common_rel * fabs(s.hi) + 0x1p-100 * (fabs(s.hi) + fabs(d.hi));
     radius += 0x1p-1000 + 0x1p-50 * radius;
     out->gap = fabs(d.hi);
     out->radius = radius + 0x1p-53 * out->gap;

@@ -251,8 +251,7 @@ static void merge(const struct run *run, const struct worker *w, struct mr_route
     }
 }
 
-/* Every bound here needs rounding to nearest, and subnormals kept: a host program, or a library of it
- * that was linked with -ffast-math, may have set other modes. glibc's default sets all of MXCSR. */
+/* Every bound needs rounding to nearest and subnormals, whatever the host program has set. */
 static void default_modes(fenv_t *before)
 {
     fegetenv(before);
@@ -394,7 +393,7 @@ enum mr_status mr_route_layer(const struct mr_layer *layer, const struct mr_rout
                               struct mr_error *err)
 {
     fenv_t env;
-    default_modes(&env);
+    default_modes(&env); /* glibc's fesetenv sets all of MXCSR: FTZ and DAZ too */
     enum mr_status status = route_layer(layer, options, result, flips, err);
     fesetenv(&env);
     return status;

@@ -262,7 +262,7 @@ static void emulated_scores(const struct mr_layer *l, const struct brute *b,
                             const struct mr_arith *a, double *score)
 {
     int n = b->experts;
-    mpfr_t *logit = numbers(n, EXACT), *exact = numbers(n, 1200);
+    mpfr_t *logit = numbers(n, EXACT), *exact = numbers(n, LEAST);
     bool infinite = false;
     for (int e = 0; e < n; e++) {
         mpfr_set_d(logit[e], brute_round(b->logit[e], a->logits), MPFR_RNDN);
@@ -278,7 +278,7 @@ static void emulated_scores(const struct mr_layer *l, const struct brute *b,
     drop(exact, n);
 }
 
-/* The share of the emulated weight on experts outside every right set. */
+/* The share of the emulated weight on experts beyond what a right set holds. */
 static void judge(const struct mr_layer *l, const struct brute *b, const struct mr_arith *a,
                   const double *score, struct brute_emulated *out)
 {
@@ -302,7 +302,8 @@ static void judge(const struct mr_layer *l, const struct brute *b, const struct 
                                                                    : brute_round(w, a->weights);
         mpfr_clear(w);
         all += v;
-        if (!in && !ties) moved += v;
+        /* Of more tied experts than have a place, the lowest ranked are too many. */
+        if ((!in && !ties) || (ties && tied > b->tie_slots)) moved += v;
     }
     out->flip = tied != b->tie_slots || sure != r->top_k - b->tie_slots;
     out->moved = !out->flip ? 0 : all > 0 ? moved / all : 1;
