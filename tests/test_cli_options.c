@@ -149,7 +149,8 @@ static size_t put_tied(const char *name)
                                                CLI_EXPERTS, logits}, 1);
     cli_put_json("tied.json", "{'moeref_case':1,'name':'tied','input':'logits',"
                  "'capture':['tied.st'],'router':{'experts':16,'top_k':4,'score':'softmax',"
-                 "'bias':false,'n_group':1,'topk_group':1,'norm_topk_prob':true,'routed_scaling_factor':1.0}}");
+                 "'bias':false,'n_group':1,'topk_group':1,'norm_topk_prob':true,"
+                 "'routed_scaling_factor':1.0}}");
     return ties;
 }
 

@@ -181,9 +181,9 @@ START_TEST(verify_saturated)
     world((enum mr_score)_i, 4);
     for (int i = 0; i < L; i++)
         for (int j = 0; j < L; j++) {
-            if (!getenv("MOEREF_LONG") && (i * L + j) % 3) continue;
+            if (!getenv("MOEREF_LONG") && (i * L + j) % 3 && i < 13) continue;
             for (int b = 0; b < B * B; b++) {
-                if (b % B > b / B || (!getenv("MOEREF_LONG") && b % 4)) continue;
+                if (b % B > b / B || (!getenv("MOEREF_LONG") && b % 4 && b > 3 * B)) continue;
                 double four[4] = {logits[i], logits[j], logits[b % L],
                                   logits[oracle_random(&seed) % L]};
                 for (int e = 0; e < 4; e++) mpfr_set_d(w.logit[e], four[e], MPFR_RNDN);

@@ -28,7 +28,8 @@ static struct problem *kind(int i, size_t tokens, int hidden, enum mr_dtype x, e
     struct problem *p = problem_new(score, 40, 6, hidden, tokens, x, w, i == 1 || i == 3);
     problem_fill(&p->layer.hidden, 1, &state);
     problem_fill(&p->layer.gate, 2 / sqrt(hidden), &state);
-    if (p->bias) problem_fill_bias(p, 0.1, &state);
+    /* With softmax, so large that the largest logit may be no candidate. */
+    if (p->bias) problem_fill_bias(p, i == 3 ? 2 : 0.1, &state);
     p->router.norm_topk_prob = i != 4;
     for (size_t j = 0; j < (size_t)hidden; j++) /* one pair that ties wherever it ranks */
         problem_set(&p->layer.gate, 30, j, brute_element(&p->layer.gate, 20, j));
