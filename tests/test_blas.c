@@ -77,21 +77,11 @@ static struct problem *random_layer(size_t tokens, enum mr_score score)
     return p;
 }
 
-static double norm(const struct mr_matrix *m, size_t row)
-{
-    double sum = 0;
-    for (size_t j = 0; j < m->cols; j++) {
-        double v = brute_element(m, row, j);
-        sum += v * v;
-    }
-    return sqrt(sum);
-}
-
 /* The radius of filter.h, without its slack. */
 static double radius(const struct problem *p, bool wide, size_t row, size_t expert)
 {
-    return 255 * (wide ? 0x1p-53 : 0x1p-24) * norm(&p->layer.hidden, row) *
-           norm(&p->layer.gate, expert);
+    return 255 * (wide ? 0x1p-53 : 0x1p-24) * problem_norm(&p->layer.hidden, row) *
+           problem_norm(&p->layer.gate, expert);
 }
 
 static void expect_right(const struct problem *p, const struct answers *a)
@@ -147,7 +137,8 @@ START_TEST(verify_nan_and_infinity)
 {
     for (int c = 0; c < 2; c++) {
         struct problem *p = random_layer(40, MR_SCORE_SIGMOID);
-        for (size_t j = 0; j < HIDDEN; j++) problem_set(&p->layer.gate, 9, j, 0); /* weighs nothing */
+        for (size_t j = 0; j < HIDDEN; j++)
+            problem_set(&p->layer.gate, 9, j, 0); /* weighs nothing */
         struct damage list[] = {{0, 17, NAN}, {20, 287, NAN}, {39, 9, NAN}, {30, 9, 1}};
         struct answers a;
         with_damage(p, c, list, 4, &a);
@@ -171,7 +162,8 @@ static size_t missed(struct problem *p, const struct damage *list, size_t rows, 
     return missed;
 }
 
-/* Two errors in an aligned group of eight, of one normalised or one absolute size, alike or opposed. */
+/* Two errors in an aligned group of eight, of one normalised or one absolute size, alike or
+ * opposed. */
 START_TEST(verify_two_wrong_in_a_group)
 {
     for (int c = 0; c < 4; c++) {
@@ -253,8 +245,38 @@ START_TEST(verify_wrong_within_the_radius)
 }
 END_TEST
 
-/* One expert's norm makes its radius larger than the whole range of logits, and the filter uses nearly
- * all of it: softmax's denominator must not be believed. */
+/* The worst that a legal BLAS can do: both sides of the cut moved towards each other. */
+START_TEST(verify_wrong_within_the_radius_at_the_cut)
+{
+    for (int c = 0; c < 3; c++) {
+        enum { ROWS = 1500 };
+        bool wide = c > 0;
+        struct problem *p = random_layer(ROWS, c > 1 ? MR_SCORE_SOFTMAX : MR_SCORE_SIGMOID);
+        struct damage *list = calloc(2 * ROWS, sizeof *list);
+        ck_assert_ptr_nonnull(list);
+        struct answers a;
+        p->router.top_k = 9;
+        routed(&p->layer, NULL, &a);
+        for (size_t t = 0; t < ROWS; t++)
+            for (size_t i = 0; i < 2; i++) {
+                size_t e = (size_t)a.ids[t * 9 + 7 + i];
+                list[2 * t + i] = (struct damage){t, e, (i ? 0.9 : -0.9) * radius(p, wide, t, e)};
+            }
+        answers_free(&a);
+        p->router.top_k = 8;
+        with_damage(p, wide, list, 2 * ROWS, &a);
+        ck_assert_uint_eq(a.result.blas_wrong, 0);
+        ck_assert_uint_le(a.result.blas_alarms, ROWS / 50); /* 1.8 of the threshold's 2 radii */
+        expect_right(p, &a);
+        answers_free(&a);
+        free(list);
+        problem_free(p);
+    }
+}
+END_TEST
+
+/* One expert's norm makes its radius larger than the whole range of logits, and the filter uses
+ * nearly all of it: softmax's denominator must not be believed. */
 START_TEST(corroborate_softmax_with_a_huge_radius)
 {
     static const double sizes[] = {0x1p24, 0x1p25, 0x1p26};
@@ -320,17 +342,17 @@ START_TEST(verify_right_blas_never_alarms)
         bool narrow;
         double offset; /* added to all elements: rows that are much alike */
     } shapes[] = {
-        {288, 256, MR_BF16, MR_BF16, true, 0},  {288, 1024, MR_BF16, MR_BF16, true, 0},
-        {64, 300, MR_BF16, MR_BF16, false, 0},  {1024, 128, MR_BF16, MR_BF16, true, 0},
-        {128, 2048, MR_F16, MR_F16, true, 0},   {288, 512, MR_F32, MR_F32, false, 0},
-        {288, 256, MR_BF16, MR_BF16, true, 1},  {288, 256, MR_BF16, MR_BF16, false, 1},
-        {1024, 256, MR_F32, MR_F32, false, 1},  {8, 7, MR_BF16, MR_BF16, true, 0},
+        {288, 256, MR_BF16, MR_BF16, true, 0}, {288, 1024, MR_BF16, MR_BF16, true, 0},
+        {64, 300, MR_BF16, MR_BF16, false, 0}, {1024, 128, MR_BF16, MR_BF16, true, 0},
+        {128, 2048, MR_F16, MR_F16, true, 0},  {288, 512, MR_F32, MR_F32, false, 0},
+        {288, 256, MR_BF16, MR_BF16, true, 1}, {288, 256, MR_BF16, MR_BF16, false, 1},
+        {1024, 256, MR_F32, MR_F32, false, 1}, {8, 7, MR_BF16, MR_BF16, true, 0},
     };
     uint64_t state = 54;
     size_t rounds = getenv("MOEREF_LONG") ? 80 : 1; /* of 128 tokens: 10^5 in all */
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-        struct problem *p = problem_new(MR_SCORE_SIGMOID, shapes[i].experts, 1, shapes[i].hidden, 128,
-                                        shapes[i].x, shapes[i].w, false);
+        struct problem *p = problem_new(MR_SCORE_SIGMOID, shapes[i].experts, 1, shapes[i].hidden,
+                                        128, shapes[i].x, shapes[i].w, false);
         p->name = "right BLAS";
         problem_fill(&p->layer.gate, 0.1, &state);
         problem_fill(&p->layer.hidden, 1, &state);
@@ -361,6 +383,7 @@ Suite *suite_blas(void)
     tcase_add_test(c, verify_two_wrong_in_a_group);
     tcase_add_test(c, verify_two_wrong_across_groups);
     tcase_add_test(c, verify_wrong_within_the_radius);
+    tcase_add_test(c, verify_wrong_within_the_radius_at_the_cut);
     tcase_add_test(c, corroborate_softmax_with_a_huge_radius);
     tcase_add_test(c, verify_right_blas_never_alarms);
     suite_add_tcase(s, c);

@@ -23,8 +23,10 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Nearest rank (NaN counts as infinite), within a bin of the histogram and what the filter leaves of the certified key. */
-static void expect_quantiles(const struct mr_histogram *h, double *errors, size_t n, const char *name)
+/* Nearest rank (NaN counts as infinite), within a bin of the histogram and what the filter leaves
+ * of the certified key. */
+static void expect_quantiles(const struct mr_histogram *h, double *errors, size_t n,
+                             const char *name)
 {
     static const double shares[] = {0.01, 0.25, 0.5, 0.9, 0.99, 1};
     for (size_t i = 0; i < n; i++)
@@ -61,8 +63,9 @@ static void expect_emulated(const struct mr_layer *l, const char *name)
             char line[MR_ARITH_TEXT];
             mr_arith_print(&arith[i], line, sizeof line);
             for (size_t j = 0; j < k; j++)
-                ck_assert_msg(chosen[j] == e.chosen[j], "%s, token %zu, %s: choice %zu is %d, expected %d",
-                              name, t, line, j, chosen[j], e.chosen[j]);
+                ck_assert_msg(chosen[j] == e.chosen[j],
+                              "%s, token %zu, %s: choice %zu is %d, expected %d", name, t, line, j,
+                              chosen[j], e.chosen[j]);
             memcpy(errors + ((size_t)i * a.rows + tokens) * n, e.key_error, n * sizeof *errors);
             flips[i] += e.flip;
             moved[i] += e.moved;
@@ -76,9 +79,11 @@ static void expect_emulated(const struct mr_layer *l, const char *name)
         ck_assert_msg(a.flips[i].flips == flips[i], "%s: %d flips, expected %d", name,
                       (int)a.flips[i].flips, (int)flips[i]);
         ck_assert_msg(fabs(a.flips[i].weight_moved - moved[i]) <= 1e-6 * (moved[i] + 1e-9),
-                      "%s: weight moved %.12g, expected %.12g", name, a.flips[i].weight_moved, moved[i]);
+                      "%s: weight moved %.12g, expected %.12g", name, a.flips[i].weight_moved,
+                      moved[i]);
         if (tokens)
-            expect_quantiles(&a.flips[i].key_error, errors + (size_t)i * a.rows * n, tokens * n, name);
+            expect_quantiles(&a.flips[i].key_error, errors + (size_t)i * a.rows * n, tokens * n,
+                             name);
     }
     free(errors);
     answers_free(&a);
@@ -119,7 +124,8 @@ START_TEST(corroborate_random_layers)
     uint64_t state = 61;
     static const enum mr_dtype types[] = {MR_BF16, MR_F16, MR_F32};
     for (int c = 0; c < 8; c++) {
-        struct problem *p = problem_new(scores[c % 2], 37, 5, 90, 12, types[c % 3], types[c % 2], c & 2);
+        struct problem *p =
+            problem_new(scores[c % 2], 37, 5, 90, 12, types[c % 3], types[c % 2], c & 2);
         problem_fill(&p->layer.hidden, 1, &state);
         problem_fill(&p->layer.gate, 0.2, &state);
         if (p->bias) problem_fill_bias(p, 0.02, &state);
@@ -132,14 +138,17 @@ START_TEST(corroborate_random_layers)
 END_TEST
 
 /* From given logits: one token for each list. */
-static void expect_logits(const double *list, size_t tokens, int experts, double bias, const char *name)
+static void expect_logits(const double *list, size_t tokens, int experts, double bias,
+                          const char *name)
 {
     for (int s = 0; s < 2; s++)
         for (int biased = 0; biased < 2; biased++) {
-            struct problem *p = problem_new(scores[s], experts, 3, 0, tokens, MR_F32, MR_F32, biased);
+            struct problem *p =
+                problem_new(scores[s], experts, 3, 0, tokens, MR_F32, MR_F32, biased);
             for (size_t t = 0; t < tokens; t++)
                 for (int e = 0; e < experts; e++)
-                    problem_set(&p->layer.logits, t, (size_t)e, list[t * (size_t)experts + (size_t)e]);
+                    problem_set(&p->layer.logits, t, (size_t)e,
+                                list[t * (size_t)experts + (size_t)e]);
             for (int e = 0; e < experts && biased; e++) p->bias[e] = bias * (e % 3 - 1);
             expect_emulated(&p->layer, name);
             problem_free(p);
@@ -149,31 +158,32 @@ static void expect_logits(const double *list, size_t tokens, int experts, double
 /* Scores that round to one bf16 number, and exact ties. */
 START_TEST(corroborate_scores_that_round_to_ties)
 {
-    const double list[] = {0,    1e-3, 2e-3, -1e-3, 3e-3, 1e-3, 0, 1e-3,
-                           9,    9.1,  9.2,  9.3,   8.9,  9.05, 9, 8.8,
-                           20,   21,   22,   20,    21,   22,   19, 30,
-                           -3,   -3,   -3,   -3,    -3,   -3,   -3, -3};
-    expect_logits(list, 4, 8, 0x1p-9, "scores round to ties");
+    const double list[] = {0, 1e-3, 2e-3, -1e-3, 3e-3, 1e-3, 0, 1e-3, 9, 9.1, 9.2, 9.3, 8.9, 9.05,
+                           9, 8.8, 20, 21, 22, 20, 21, 22, 19, 30, -3, -3, -3, -3, -3, -3, -3, -3,
+                           /* an outsider takes the place of two that tie exactly */
+                           1, 1 + 0x1p-12, 1 + 0x1p-12, 5, 6, -1, -1, -1};
+    expect_logits(list, 5, 8, 0x1p-9, "scores round to ties");
 }
 END_TEST
 
 /* Logits beyond fp16 and beyond bf16, both signs. */
 START_TEST(corroborate_overflow)
 {
-    const double list[] = {65504, 65519.99, 65520, 65536, 1,     2,      -65520, -1e5,
-                           -1e5,  -7e4,     -1e6,  -1,    -2,    -3,     -4,     -5,
-                           3.4e38, 3.395e38, 1e38, 0,     -3.4e38, -3.395e38, 5, 6};
+    const double list[] = {65504,  65519.99, 65520, 65536, 1,       2,         -65520, -1e5,
+                           -1e5,   -7e4,     -1e6,  -1,    -2,      -3,        -4,     -5,
+                           3.4e38, 3.395e38, 1e38,  0,     -3.4e38, -3.395e38, 5,      6};
     expect_logits(list, 3, 8, 0.01, "overflow");
 }
 END_TEST
 
-/* sigmoid(-87.4) is below the normal range of fp32 and bf16, sigmoid(-104) below the subnormal one. */
+/* sigmoid(-87.4) is below the normal range of fp32 and bf16, sigmoid(-104) below the subnormal one.
+ */
 START_TEST(corroborate_subnormal_scores)
 {
-    const double list[] = {-87,  -87.5, -90,  -92,  -95,  -100,  -103,  -103.2,
-                           -103.9, -103.972, -103.98, -104, -110, -200, -708, -709,
-                           -699.9, -700, -700.1, -745, -750, -1000, -1e30, -1e4,
-                           0,    -87.5, -95,  -103, -104, -699.9, -700.1, -1e30};
+    const double list[] = {-87,    -87.5,    -90,     -92,  -95,  -100,   -103,   -103.2,
+                           -103.9, -103.972, -103.98, -104, -110, -200,   -708,   -709,
+                           -699.9, -700,     -700.1,  -745, -750, -1000,  -1e30,  -1e4,
+                           0,      -87.5,    -95,     -103, -104, -699.9, -700.1, -1e30};
     expect_logits(list, 4, 8, 0x1p-130, "subnormal scores");
 }
 END_TEST

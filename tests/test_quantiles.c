@@ -32,7 +32,10 @@ static double *numbers(size_t n, uint64_t *state)
     for (size_t i = 0; i < n; i++) {
         double size = ldexp(1 + fabs(routed_uniform(state)), -(int)(routed_random(state) % 60));
         uint64_t kind = routed_random(state) % 16;
-        v[i] = kind == 0 ? 0 : kind == 1 ? 0.25 : kind == 2 ? ldexp(1 + (double)(i % 512) / 512, -5) : size;
+        v[i] = kind == 0   ? 0
+               : kind == 1 ? 0.25
+               : kind == 2 ? ldexp(1 + (double)(i % 512) / 512, -5)
+                           : size;
     }
     return v;
 }

@@ -32,4 +32,7 @@ const char *output_path(const char *option, const char *path, char resolved[PATH
 /* Usage errors of getopt_long, in our words. */
 _Noreturn void bad_option(const char *command, int c, char **argv, int index);
 
+/* Starts this program anew with the OPENBLAS_CORETYPE of mr_openblas_better_core, if there is one. */
+void use_better_blas(char **argv);
+
 #endif

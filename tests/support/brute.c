@@ -54,7 +54,8 @@ static void exact_logits(const struct mr_layer *l, size_t token, struct brute *b
     for (int e = 0; e < b->experts; e++) {
         mpfr_set_zero(b->logit[e], 1);
         if (b->nonfinite) continue;
-        if (l->logits.data) mpfr_set_d(b->logit[e], x[e], MPFR_RNDN);
+        if (l->logits.data)
+            mpfr_set_d(b->logit[e], x[e], MPFR_RNDN);
         else
             for (size_t i = 0; i < in->cols; i++) /* 48 bits at most: each product is exact */
                 mpfr_add_d(b->logit[e], b->logit[e], x[i] * brute_element(&l->gate, (size_t)e, i),
@@ -110,8 +111,8 @@ static bool same_bias(const struct mr_layer *l, int i, int j)
     return !(bias_of(l, i) < bias_of(l, j)) && !(bias_of(l, i) > bias_of(l, j));
 }
 
-/* Sign of key i - key j, of which at least 80 bits are right; 0 only for an exact tie, or with *close set. Equal biases leave the order to
- * the logits, as scores increase with them. */
+/* Sign of key i - key j, of which at least 80 bits are right; 0 only for an exact tie, or with
+ * *close set. Equal biases leave the order to the logits, as scores increase with them. */
 static int compare(const struct mr_layer *l, const struct brute *b, int i, int j, bool *close)
 {
     if (same_bias(l, i, j)) return mpfr_cmp(b->logit[i], b->logit[j]);
