@@ -245,31 +245,36 @@ START_TEST(verify_wrong_within_the_radius)
 }
 END_TEST
 
-/* The worst that a legal BLAS can do: both sides of the cut moved towards each other. */
+/* The worst that a legal BLAS can do: it puts the last selected expert behind others. Rows are so
+ * much alike that many keys lie within a radius. */
 START_TEST(verify_wrong_within_the_radius_at_the_cut)
 {
     for (int c = 0; c < 3; c++) {
-        enum { ROWS = 1500 };
+        enum { ROWS = 300 };
+        uint64_t state = 55;
         bool wide = c > 0;
         struct problem *p = random_layer(ROWS, c > 1 ? MR_SCORE_SOFTMAX : MR_SCORE_SIGMOID);
-        struct damage *list = calloc(2 * ROWS, sizeof *list);
-        ck_assert_ptr_nonnull(list);
+        struct mr_matrix *g = &p->layer.gate;
+        for (size_t e = 0; e < EXPERTS; e++) {
+            p->bias[e] = 1e-12 * routed_normal(&state);
+            for (size_t j = 0; j < HIDDEN; j++) /* fp64 radii see differences only in one product */
+                problem_set(g, e, j, wide ? 1 : 1 + 0.01 * routed_normal(&state));
+            if (wide) problem_set(g, e, 0, 1 + 0x1p-7 * (double)(e % 3));
+        }
+        for (size_t t = 0; wide && t < ROWS; t++) problem_set(&p->layer.hidden, t, 0, 0x1p-34);
+        struct damage list[ROWS];
         struct answers a;
-        p->router.top_k = 9;
         routed(&p->layer, NULL, &a);
-        for (size_t t = 0; t < ROWS; t++)
-            for (size_t i = 0; i < 2; i++) {
-                size_t e = (size_t)a.ids[t * 9 + 7 + i];
-                list[2 * t + i] = (struct damage){t, e, (i ? 0.9 : -0.9) * radius(p, wide, t, e)};
-            }
+        for (size_t t = 0; t < ROWS; t++) {
+            size_t e = (size_t)a.ids[t * 8 + 7];
+            list[t] = (struct damage){t, e, -0.9 * radius(p, wide, t, e)};
+        }
         answers_free(&a);
-        p->router.top_k = 8;
-        with_damage(p, wide, list, 2 * ROWS, &a);
+        with_damage(p, wide, list, ROWS, &a);
         ck_assert_uint_eq(a.result.blas_wrong, 0);
-        ck_assert_uint_le(a.result.blas_alarms, ROWS / 50); /* 1.8 of the threshold's 2 radii */
+        ck_assert_uint_eq(a.result.blas_alarms, 0);
         expect_right(p, &a);
         answers_free(&a);
-        free(list);
         problem_free(p);
     }
 }

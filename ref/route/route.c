@@ -300,9 +300,21 @@ static enum mr_status pass(struct run *run, struct mr_route_result *result, stru
     return run->status;
 }
 
+static enum mr_status check_dtype(const char *what, const struct mr_matrix *m,
+                                  struct mr_error *err)
+{
+    if (!m->data || m->dtype == MR_BF16 || m->dtype == MR_F16 || m->dtype == MR_F32) return MR_OK;
+    return mr_fail(err, MR_ERR_DTYPE, "%s is %s: expected BF16, F16 or F32", what,
+                   mr_dtype_name(m->dtype));
+}
+
 static enum mr_status check(const struct mr_layer *l, struct mr_error *err)
 {
     const struct mr_router *r = l->router;
+    enum mr_status status = check_dtype("hidden", &l->hidden, err);
+    if (!status) status = check_dtype("gate weight", &l->gate, err);
+    if (!status) status = check_dtype("logits", &l->logits, err);
+    if (status) return status;
     if (r->top_k < 1 || r->top_k > r->experts)
         return mr_fail(err, MR_ERR_VALUE, "top_k is %d: expected 1 to %d (the number of experts)",
                        r->top_k, r->experts);
@@ -367,8 +379,7 @@ static enum mr_status route_layer(const struct mr_layer *layer,
     if (!options->blas) mr_openblas_single_threaded();
     size_t count = options->arith_count;
     struct mr_flips *fresh = calloc(count + 1, sizeof *fresh);
-    if (!fresh) status = MR_ERR_MEMORY;
-    if (!status) status = pass(&run, result, fresh);
+    status = fresh ? pass(&run, result, fresh) : MR_ERR_MEMORY;
     if (!status && result->blas_wrong) {
         /* A BLAS that was caught once is not trusted with the rows that raised no alarm. */
         uint64_t alarms = result->blas_alarms, wrong = result->blas_wrong;

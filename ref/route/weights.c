@@ -60,8 +60,8 @@ static enum mr_status value_of(const struct mr_token *t, const struct mr_key *k,
 
 /* Scores at precision p, up to a common factor if they are normalised, which keeps them within
  * MPFR's exponents (a logit may be -1e30): with m the largest logit of those summed, softmax:
- * exp(l - m); sigmoid: exp(l - m) / (1 + exp(l)) if m < 0. The differences are exact. sum is over the
- * selected, or over all experts for softmax without norm_topk_prob. */
+ * exp(l - m); sigmoid: exp(l - m) / (1 + exp(l)) if m < 0. The differences are exact. sum is over
+ * the selected, or over all experts for softmax without norm_topk_prob. */
 static enum mr_status scores_at(const struct mr_certifier *c, const struct mr_token *t, long p,
                                 mpfr_t *score, mpfr_t sum, mpfr_t x, mpfr_t most)
 {
