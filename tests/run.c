@@ -10,6 +10,7 @@
 
 int main(void)
 {
+    setenv("CK_DEFAULT_TIMEOUT", "120", 0); /* 4 s is little under a sanitizer on a busy machine */
     SRunner *runner = srunner_create(NULL);
 #define SUITE(name) srunner_add_suite(runner, suite_##name());
 #include "suites.inc"

@@ -30,7 +30,8 @@ static void expect(const char *line, const struct mr_arith *want)
     ck_assert_int_eq(a.weights, want->weights);
 }
 
-/* All 24 arithmetics, their words forwards, backwards and with fp32, read; written and read again. */
+/* All 24 arithmetics, their words forwards, backwards and with fp32, read; written and read again.
+ */
 START_TEST(verify_all_lines_come_back)
 {
     for (int i = 0; i < 24; i++) {
@@ -78,8 +79,8 @@ static void refused(const char *line, int column, const char *word)
     char place[32];
     snprintf(place, sizeof place, "column %d:", column);
     ck_assert_msg(mr_arith_parse(line, &a, &err) == MR_ERR_USAGE, "'%s' is read", line);
-    ck_assert_msg(strstr(err.text, place) && strstr(err.text, word), "'%s', expected %s %s: %s", line,
-                  place, word, err.text);
+    ck_assert_msg(strstr(err.text, place) && strstr(err.text, word), "'%s', expected %s %s: %s",
+                  line, place, word, err.text);
 }
 
 START_TEST(reject_malformed_lines)

@@ -29,27 +29,14 @@ static void done(struct problem *p)
     problem_free(p);
 }
 
-/* From hidden states, random. */
-static struct problem *normal(enum mr_score score, int experts, int top_k, int hidden,
-                              size_t tokens, enum mr_dtype x, enum mr_dtype w, bool bias,
-                              uint64_t *state, const char *name)
-{
-    struct problem *p = problem_new(score, experts, top_k, hidden, tokens, x, w, bias);
-    problem_fill(&p->layer.hidden, 1, state);
-    problem_fill(&p->layer.gate, 2 / sqrt(hidden), state);
-    if (bias) problem_fill_bias(p, 0.1, state);
-    p->name = name;
-    return p;
-}
-
 START_TEST(corroborate_random_mixes)
 {
     uint64_t state = 1;
     for (int x = 0; x < 3; x++)
         for (int w = 0; w < 3; w++)
             for (int c = 0; c < 4; c++) {
-                struct problem *p = normal(scores[c % 2], 24, 5, 70, 3, types[x], types[w], c / 2,
-                                           &state, "random mix");
+                struct problem *p = problem_normal(scores[c % 2], 24, 5, 70, 3, types[x], types[w],
+                                                   c / 2, &state, "random mix");
                 p->router.norm_topk_prob = (x + w + c) % 2;
                 p->router.routed_scaling_factor = 2.827;
                 done(p);
@@ -64,8 +51,8 @@ START_TEST(corroborate_ties_at_the_cut)
     static const int many[] = {2, 3, 17};
     for (int i = 0; i < 3; i++)
         for (int c = 0; c < 4; c++) {
-            struct problem *p = normal(scores[c % 2], 32, 6, 65, 8, types[i], types[(i + c) % 3],
-                                       c / 2, &state, "tie at the cut");
+            struct problem *p = problem_normal(scores[c % 2], 32, 6, 65, 8, types[i],
+                                               types[(i + c) % 3], c / 2, &state, "tie at the cut");
             struct mr_matrix *g = &p->layer.gate;
             for (int e = 0; e < many[i]; e++) {
                 int copy = 31 - e * 31 / many[i];
@@ -152,8 +139,7 @@ START_TEST(corroborate_ties_in_fp32_only)
 {
     for (int s = 0; s < 2; s++)
         for (int bias = 0; bias < 2; bias++) {
-            struct problem *p =
-                problem_new(scores[s], 8, 3, 3, 2, MR_F32, MR_F32, bias);
+            struct problem *p = problem_new(scores[s], 8, 3, 3, 2, MR_F32, MR_F32, bias);
             p->name = "tie in fp32 only";
             for (size_t t = 0; t < 2; t++) {
                 problem_set(&p->layer.hidden, t, 0, 1);
@@ -177,7 +163,8 @@ START_TEST(corroborate_saturated)
             struct problem *p = given(scores[s], 20, 6, 8, bias, "saturated");
             for (int e = 0; e < 20; e++) {
                 for (size_t t = 0; t < 8; t++)
-                    logit(p, t, e, base[t] * (1 + e * 7 % 20 * (fabs(base[t]) > 1e38 ? 0.005 : 0.07)));
+                    logit(p, t, e,
+                          base[t] * (1 + e * 7 % 20 * (fabs(base[t]) > 1e38 ? 0.005 : 0.07)));
                 if (bias) p->bias[e] = bias == 1 ? 0.125 : ldexp(e * 3 % 20, -60);
             }
             done(p);
@@ -192,7 +179,8 @@ START_TEST(corroborate_saturated_both_ways)
     for (int s = 0; s < 2; s++) {
         struct problem *p = given(scores[s], 10, 4, 2, true, "saturated both ways");
         for (int e = 0; e < 10; e++) {
-            for (size_t t = 0; t < 2; t++) logit(p, t, e, (e % 2 ? -1 : 1) * size[t] * (1 + e / 64.0));
+            for (size_t t = 0; t < 2; t++)
+                logit(p, t, e, (e % 2 ? -1 : 1) * size[t] * (1 + e / 64.0));
             p->bias[e] = e % 2 ? 1 : 0;
         }
         for (p->router.top_k = 1; p->router.top_k < 10; p->router.top_k++) expect_all(p);
@@ -249,11 +237,12 @@ START_TEST(corroborate_subnormal_inputs)
     for (int x = 0; x < 3; x++)
         for (int c = 0; c < 4; c++) {
             double least = types[x] == MR_F16 ? 0x1p-24 : types[x] == MR_BF16 ? 0x1p-133 : 0x1p-149;
-            struct problem *p =
-                normal(scores[c % 2], 12, 4, 64, 3, types[x], types[x], c / 2, &state, "subnormal");
+            struct problem *p = problem_normal(scores[c % 2], 12, 4, 64, 3, types[x], types[x],
+                                               c / 2, &state, "subnormal");
             for (size_t t = 0; t < 2; t++)
                 for (size_t j = 0; j < 64; j++)
-                    problem_set(&p->layer.hidden, t, j, least * (double)(routed_random(&state) % 9));
+                    problem_set(&p->layer.hidden, t, j,
+                                least * (double)(routed_random(&state) % 9));
             for (size_t j = 0; j < 64; j++) /* small against small: products of 2^-298 */
                 problem_set(&p->layer.gate, 3, j, least * (double)(j % 5));
             if (p->bias) memset(p->bias, 0, 12 * sizeof *p->bias);
@@ -267,9 +256,9 @@ START_TEST(corroborate_k_of_every_size)
     uint64_t state = 6;
     for (int s = 0; s < 2; s++)
         for (int k = 1; k <= 9; k += 4)
-            done(normal(scores[s], 9, k, 20, 4, MR_BF16, MR_F32, k > 4, &state, "k"));
+            done(problem_normal(scores[s], 9, k, 20, 4, MR_BF16, MR_F32, k > 4, &state, "k"));
     for (int s = 0; s < 2; s++)
-        done(normal(scores[s], 1, 1, 20, 4, MR_BF16, MR_BF16, s, &state, "one expert"));
+        done(problem_normal(scores[s], 1, 1, 20, 4, MR_BF16, MR_BF16, s, &state, "one expert"));
 }
 END_TEST
 
@@ -277,8 +266,8 @@ START_TEST(corroborate_experts_of_no_vector_width)
 {
     uint64_t state = 7;
     for (int e = 1; e <= 40; e++)
-        done(normal(scores[e % 2], e, (e + 2) / 3, 17, 2, MR_F16, MR_BF16, e % 3 == 0, &state,
-                    "experts 1..40"));
+        done(problem_normal(scores[e % 2], e, (e + 2) / 3, 17, 2, MR_F16, MR_BF16, e % 3 == 0,
+                            &state, "experts 1..40"));
 }
 END_TEST
 
@@ -286,7 +275,8 @@ START_TEST(corroborate_1024_experts)
 {
     uint64_t state = 8;
     for (int s = 0; s < 2; s++)
-        done(normal(scores[s], 1024, 32, 64, 1, MR_BF16, MR_BF16, s, &state, "1024 experts"));
+        done(problem_normal(scores[s], 1024, 32, 64, 1, MR_BF16, MR_BF16, s, &state,
+                            "1024 experts"));
 }
 END_TEST
 
@@ -296,8 +286,8 @@ START_TEST(corroborate_hidden_sizes)
     static const int sizes[] = {1, 2, 255, 256, 257, 511, 513, 7168};
     for (int i = 0; i < 8; i++)
         for (int s = 0; s < 2; s++)
-            done(normal(scores[s], 10, 3, sizes[i], 2, types[i % 3], types[(i + s) % 3], s, &state,
-                        "hidden size"));
+            done(problem_normal(scores[s], 10, 3, sizes[i], 2, types[i % 3], types[(i + s) % 3], s,
+                                &state, "hidden size"));
 }
 END_TEST
 
@@ -308,8 +298,8 @@ START_TEST(corroborate_cancelling_bias)
     for (int s = 0; s < 2; s++)
         for (int i = 0; i < 3; i++)
             for (int mixed = 0; mixed < 2; mixed++) {
-                struct problem *p =
-                    normal(scores[s], 16, 5, 40, 4, MR_BF16, MR_F32, true, &state, "large bias");
+                struct problem *p = problem_normal(scores[s], 16, 5, 40, 4, MR_BF16, MR_F32, true,
+                                                   &state, "large bias");
                 for (int e = 0; e < 16; e++)
                     p->bias[e] = (float)((mixed && e % 2 ? -1 : 1) * size[i]);
                 done(p);
@@ -323,8 +313,8 @@ START_TEST(corroborate_cancelling_logits)
     static const double size[] = {1e3, 1e7, 1e12, 1e18};
     uint64_t state = 12;
     for (int c = 0; c < 32; c++) {
-        struct problem *p = normal(scores[c % 2], 12, 4, 10, 2, MR_F32, MR_F32, c & 2, &state,
-                                   "cancelling logits");
+        struct problem *p = problem_normal(scores[c % 2], 12, 4, 10, 2, MR_F32, MR_F32, c & 2,
+                                           &state, "cancelling logits");
         p->router.norm_topk_prob = c & 4;
         struct mr_matrix *x = &p->layer.hidden, *g = &p->layer.gate;
         for (size_t t = 0; t < 2; t++)
@@ -350,7 +340,8 @@ START_TEST(corroborate_logits_beyond_two_doubles)
     for (int c = 0; c < 8; c++) {
         struct problem *p = problem_new(scores[c % 2], 8, 3, 3, 1, MR_F32, MR_F32, c & 2);
         p->name = "logits beyond two doubles";
-        for (size_t j = 0; j < 3; j++) problem_set(&p->layer.hidden, 0, j, (double[]){0x1p50, 0x1p23, 1}[j]);
+        for (size_t j = 0; j < 3; j++)
+            problem_set(&p->layer.hidden, 0, j, (double[]){0x1p50, 0x1p23, 1}[j]);
         for (size_t e = 0; e < 8; e++) {
             problem_set(&p->layer.gate, e, 0, c & 4 ? -0x1p50 : 0x1p50);
             problem_set(&p->layer.gate, e, 1, 0x1.8p23);
@@ -366,8 +357,8 @@ START_TEST(corroborate_forms_of_the_weight)
 {
     uint64_t state = 11;
     for (int c = 0; c < 8; c++) {
-        struct problem *p =
-            normal(scores[c % 2], 20, 4, 48, 4, MR_F32, MR_F32, c & 2, &state, "form of the weight");
+        struct problem *p = problem_normal(scores[c % 2], 20, 4, 48, 4, MR_F32, MR_F32, c & 2,
+                                           &state, "form of the weight");
         p->router.norm_topk_prob = c & 4;
         p->router.routed_scaling_factor = c < 4 ? 2.827 : -0.1;
         done(p);

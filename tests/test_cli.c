@@ -236,7 +236,8 @@ static struct mr_tensor tensor(const struct mr_safetensors *file, const json_t *
     char name[256];
     struct mr_tensor t;
     snprintf(name, sizeof name, "%s.model.layers.%lld.mlp.%s",
-             json_string_value(json_object_get(row, "phase")), (long long)whole(row, "layer"), what);
+             json_string_value(json_object_get(row, "phase")), (long long)whole(row, "layer"),
+             what);
     ck_assert_msg(mr_safetensors_find(file, name, &t), "no %s", name);
     ck_assert_str_eq(mr_dtype_name(t.dtype), mr_dtype_name(dtype));
     ck_assert_int_eq(t.ndim, cols ? 2 : 1);

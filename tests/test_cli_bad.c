@@ -133,8 +133,11 @@ START_TEST(reject_broken_safetensors)
     char *image = cli_get(cli_at("hidden.st"), &n), *copy = malloc(n + 1);
     uint64_t header;
     memcpy(&header, image, 8);
-    for (size_t i = 0; i < 20; i++) { /* cut: in the length, in the header, behind it, in the data */
-        size_t cut = i < 4 ? 2 * i + 1 : i < 18 ? 8 + header * (i - 4) / 13 : i == 18 ? n / 2 : n - 1;
+    for (size_t i = 0; i < 20; i++) {
+        size_t cut = i < 4    ? 2 * i + 1 /* in the length of the header */
+                     : i < 18 ? 8 + header * (i - 4) / 13 /* in the header, before and behind it */
+                     : i < 19 ? n / 2
+                              : n - 1;
         cli_put("cut.st", image, cut);
         refused_capture("cut.st", NULL);
     }
@@ -246,7 +249,7 @@ START_TEST(reject_router)
 {
     static const char *const bad[][3] = {
         {"'top_k':4", "'top_k':17", "top_k"},       {"'top_k':4", "'top_k':0", "top_k"},
-        {"'n_group':1", "'n_group':3", "n_group"},  {"'topk_group':1", "'topk_group':2", "topk_group"},
+        {"'n_group':1", "'n_group':3", "n_group"},  {"'topk_group':1", "'topk_group':2", "topk"},
         {"'score':'sigmoid'", "'score':'relu'", "relu"}, {"'top_k':4", "'top_k':4.5", "top_k"},
         {"'experts':16", "'experts':-16", "experts"},
         {"'norm_topk_prob':true", "'norm_topk_prob':1", "norm_topk_prob"},
@@ -302,6 +305,7 @@ START_TEST(validate_nonfinite_token)
             "--json", cli_at("t.json"));
         cli_fine();
         ck_assert_ptr_nonnull(strstr(cli_last.out, "1 with Inf or NaN"));
+        double least = INFINITY, most = 0; /* gaps of the others */
         struct mr_safetensors *a, *b;
         ck_assert_int_eq(mr_safetensors_open(cli_at("good.st"), &a, NULL), MR_OK);
         ck_assert_int_eq(mr_safetensors_open(cli_at("t.st"), &b, NULL), MR_OK);
@@ -314,15 +318,26 @@ START_TEST(validate_nonfinite_token)
             for (size_t t = 0; t < CLI_TOKENS; t++) {
                 const char *p = (const char *)x.data + t * row, *q = (const char *)y.data + t * row;
                 if (t != broken) ck_assert_int_eq(memcmp(p, q, row), 0);
-                else if (k == 3) ck_assert_int_eq(*q, 5);
+                if (t != broken && k == 2) {
+                    double gap;
+                    memcpy(&gap, q, sizeof gap);
+                    least = fmin(least, gap);
+                    most = fmax(most, gap);
+                }
+                if (t != broken) continue;
+                if (k == 3) ck_assert_int_eq(*q, 5);
                 else if (k == 0) ck_assert_int_eq(memcmp(q, "\xff\xff\xff\xff", 4), 0); /* -1 */
             }
         }
         mr_safetensors_close(a);
         mr_safetensors_close(b);
         json_t *doc = cli_json_file(cli_at("t.json"));
-        const json_t *certified = json_object_get(json_object_get(doc, "total"), "certified");
+        const json_t *total = json_object_get(doc, "total"), *gap = json_object_get(total, "gap"),
+                     *certified = json_object_get(total, "certified");
         ck_assert_int_eq(json_integer_value(json_object_get(certified, "nonfinite")), 1);
+        const double found[2] = {json_real_value(json_object_get(gap, "min")),
+                                 json_real_value(json_object_get(gap, "max"))};
+        ck_assert_int_eq(memcmp(found, (double[2]){least, most}, sizeof found), 0);
         json_decref(doc);
     }
 }

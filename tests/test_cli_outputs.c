@@ -1,4 +1,4 @@
-/* Outputs that cannot be written: one clear line, exit status 3, and what was there before stays. */
+/* Outputs that cannot be written: one clear line, exit status 3, and what was there stays. */
 #include <check.h>
 #include <stdlib.h>
 #include <sys/stat.h>

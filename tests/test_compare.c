@@ -1,6 +1,6 @@
 /* Certified comparison of rank keys against MPFR at thousands of bits: never a wrong order, the gap
- * within its radius, ties exactly where theory puts them. Scores are handed over as far off as their
- * promised error allows. */
+ * within its radius, ties exactly where theory puts them. Scores are handed over as far off as
+ * their promised error allows. */
 #include <check.h>
 #include <math.h>
 #include <stdlib.h>
@@ -100,10 +100,19 @@ static int true_sign(int a, int b, mpfr_t difference)
     int sign = mpfr_sgn(d), far = mpfr_cmp_d(d, 1) >= 0 || mpfr_cmp_d(d, -1) <= 0;
     mpfr_clear(d);
     oracle_difference(difference, w.score, w.logit, w.n, w.bias, a, b);
-    if (sign == 0) return mpfr_cmp(w.logit[a], w.logit[b]) ? (mpfr_greater_p(w.logit[a], w.logit[b]) ? 1 : -1) : 0;
+    int order = mpfr_cmp(w.logit[a], w.logit[b]);
+    if (sign == 0) return (order > 0) - (order < 0);
     if (far) return sign;
     if (mpfr_zero_p(difference) || mpfr_get_exp(difference) < 100 - BITS) return 2;
     return mpfr_sgn(difference) > 0 ? 1 : -1;
+}
+
+static struct mr_order compare(int a, int b)
+{
+    struct mr_order o;
+    const struct mr_key *k = &w.key[a], *l = &w.key[b];
+    ck_assert_int_eq(mr_compare_keys(w.score, k, l, w.common, &w.source, &o), MR_OK);
+    return o;
 }
 
 static struct mr_order judge(int a, int b)
@@ -111,22 +120,23 @@ static struct mr_order judge(int a, int b)
     mpfr_t d, r;
     mpfr_inits2(BITS, d, r, (mpfr_ptr)0);
     int sign = true_sign(a, b, d);
-    struct mr_order o, back;
-    ck_assert_int_eq(mr_compare_keys(w.score, &w.key[a], &w.key[b], w.common, &w.source, &o), MR_OK);
-    ck_assert_int_eq(mr_compare_keys(w.score, &w.key[b], &w.key[a], w.common, &w.source, &back), MR_OK);
+    struct mr_order o = compare(a, b), back = compare(b, a);
     const char *of = w.score == MR_SCORE_SIGMOID ? "sigmoid" : "softmax";
     const struct mr_key *k = &w.key[a], *l = &w.key[b];
 #define WHERE "%s: logits %a, %a, biases %a, %a: sign %d (truth %d), level %d, gap %a, radius %a"
-#define VALUES of, k->logit.hi, l->logit.hi, k->bias, l->bias, o.sign, sign, o.level, o.gap, o.radius
+#define VALUES                                                                                     \
+    of, k->logit.hi, l->logit.hi, k->bias, l->bias, o.sign, sign, o.level, o.gap, o.radius
     ck_assert_msg(o.sign == -back.sign && o.level == back.level, "asymmetric, " WHERE, VALUES);
-    if (sign == 2) ck_assert_msg(o.level >= MR_LEVEL_MPFR, "guessed, " WHERE, VALUES);
-    else if (o.level == MR_LEVEL_UNDECIDED) ck_abort_msg("undecided, " WHERE, VALUES);
-    else ck_assert_msg(o.sign == sign, "wrong, " WHERE, VALUES);
+    if (sign == 2)
+        ck_assert_msg(o.level >= MR_LEVEL_MPFR, "guessed, " WHERE, VALUES);
+    else if (o.level == MR_LEVEL_UNDECIDED)
+        ck_abort_msg("undecided, " WHERE, VALUES);
+    else
+        ck_assert_msg(o.sign == sign, "wrong, " WHERE, VALUES);
     ck_assert_msg((o.level == MR_LEVEL_TIE) == (sign == 0), "tie, " WHERE, VALUES);
     mpfr_abs(d, d, MPFR_RNDN);
     mpfr_sub_d(r, d, o.gap, MPFR_RNDN);
-    mpfr_abs(r, r, MPFR_RNDN);
-    ck_assert_msg(mpfr_cmp_d(r, o.radius) <= 0, "gap off, " WHERE, VALUES);
+    ck_assert_msg(fabs(mpfr_get_d(r, MPFR_RNDA)) <= o.radius, "gap off, " WHERE, VALUES);
     ck_assert_msg(o.radius <= 1e-12 || o.radius <= 0x1p-52 * o.gap, "radius large, " WHERE, VALUES);
     mpfr_clears(d, r, (mpfr_ptr)0);
     w.levels[o.level]++;
@@ -149,7 +159,8 @@ START_TEST(corroborate_random)
             mpfr_set_d(w.logit[e], i % 2 ? l : (float)l, MPFR_RNDN);
             if (i % 4 == 1) mpfr_add_d(w.logit[e], w.logit[e], l * 0x1p-60, MPFR_RNDN);
             if (i % 8 == 5) mpfr_add_d(w.logit[e], w.logit[e], l * 0x1p-130, MPFR_RNDN);
-            w.bias[e] = i % 3 ? oracle_uniform(&seed, -1, 1) * (i % 5 ? 1 : 1e4) : (float)(e / 2) * 0.25;
+            w.bias[e] =
+                i % 3 ? oracle_uniform(&seed, -1, 1) * (i % 5 ? 1 : 1e4) : (float)(e / 2) * 0.25;
         }
         make_keys(oracle_random(&seed));
         judge_all();
@@ -160,25 +171,25 @@ END_TEST
 /* Saturated scores: [l > 0] -+ a tail that binary64, and for 1e30 MPFR too, makes 0. */
 START_TEST(verify_saturated)
 {
-    static const double logits[] = {0, 0x1p-149, -0x1p-1074, 0x1p-60, 50, -50, 745, -745, 1000, -1000,
-                                    1000.5, 1e6, -1e6, 1e9, -1e9, 1e30, -1e30, 0x1p1023, -0x1p1023};
-    static const double biases[] = {0, 1, -1, 0.5, -0.5, 0x1p-1074, 1e-300, 0x1p-53, 1 - 0x1p-53,
-                                    1 + 0x1p-52, 1e6};
+    static const double logits[] = {0,    0x1p-149, -0x1p-1074, 0x1p-60,  50,       -50,  745,
+                                    -745, 1000,     -1000,      1000.5,   1e6,      -1e6, 1e9,
+                                    -1e9, 1e30,     -1e30,      0x1p1023, -0x1p1023};
+    static const double biases[] = {0,      1,       -1,          0.5,         -0.5, 0x1p-1074,
+                                    1e-300, 0x1p-53, 1 - 0x1p-53, 1 + 0x1p-52, 1e6};
     enum { L = sizeof logits / sizeof *logits, B = sizeof biases / sizeof *biases };
     uint64_t seed = 10;
     world((enum mr_score)_i, 4);
     for (int i = 0; i < L; i++)
         for (int j = 0; j < L; j++) {
-            if (!getenv("MOEREF_LONG") && (i * L + j) % 3) continue;
+            if (!getenv("MOEREF_LONG") && (i * L + j) % 3 && i < 13) continue;
             for (int b = 0; b < B * B; b++) {
-                if (b % B > b / B) continue;
-                if (!getenv("MOEREF_LONG") && b % 4) continue;
-                double four[4] = {logits[i], logits[j], logits[b % L], logits[oracle_random(&seed) % L]};
+                if (b % B > b / B || (!getenv("MOEREF_LONG") && b % 4 && b > 3 * B)) continue;
+                double four[4] = {logits[i], logits[j], logits[b % L],
+                                  logits[oracle_random(&seed) % L]};
                 for (int e = 0; e < 4; e++) mpfr_set_d(w.logit[e], four[e], MPFR_RNDN);
                 w.bias[0] = biases[b % B];
                 w.bias[1] = biases[b / B];
-                w.bias[2] = 0;
-                w.bias[3] = biases[1];
+                w.bias[2] = w.bias[3] = 0;
                 if (w.score == MR_SCORE_SOFTMAX && fabs(w.bias[0] - w.bias[1]) == 0.5) continue;
                 make_keys(oracle_random(&seed));
                 judge(0, 1);
@@ -197,7 +208,8 @@ START_TEST(corroborate_near_ties)
         world((enum mr_score)(_i), 3);
         for (int e = 0; e < 3; e++) {
             double l = oracle_uniform(&seed, -30, 30) * (i % 3 ? 1 : 0.01);
-            if (i % 5 == 0 && e == 1) l = -mpfr_get_d(w.logit[0], MPFR_RNDN); /* sigma(x) + sigma(-x) = 1 */
+            if (i % 5 == 0 && e == 1)
+                l = -mpfr_get_d(w.logit[0], MPFR_RNDN); /* sigma(x) + sigma(-x) = 1 */
             if (i % 7 == 0 && e == 1) l = 0;
             mpfr_set_d(w.logit[e], i % 2 ? l : (float)l, MPFR_RNDN);
             w.bias[e] = 0;
@@ -206,8 +218,7 @@ START_TEST(corroborate_near_ties)
         w.bias[1] = mpfr_get_d(d, MPFR_RNDN);
         if (i % 2) w.bias[1] = nextafter(w.bias[1], i % 4 == 1 ? 9 : -9);
         make_keys(oracle_random(&seed));
-        struct mr_order o = judge(0, 1);
-        ck_assert_int_ne(o.level, MR_LEVEL_UNDECIDED);
+        ck_assert_int_ne(judge(0, 1).level, MR_LEVEL_UNDECIDED);
         judge(0, 2);
     }
     ck_assert_int_gt(w.levels[MR_LEVEL_MPFR], 20);
@@ -249,28 +260,37 @@ static void make_tie(long bits, mpfr_rnd_t to)
     mpfr_clears(a, c, d, t, (mpfr_ptr)0);
 }
 
+/* Four experts, of which the first two would tie but for the rounding of a logit to so many bits.
+ */
+static void close_call(enum mr_score score, double logit, double bias, long bits, mpfr_rnd_t to)
+{
+    world(score, 4);
+    mpfr_set_d(w.logit[0], logit, MPFR_RNDN);
+    mpfr_set_d(w.logit[2], -0.5, MPFR_RNDN);
+    mpfr_set_d(w.logit[3], 1.25, MPFR_RNDN);
+    w.bias[0] = bias;
+    w.bias[1] = w.bias[2] = w.bias[3] = 0;
+    make_tie(bits, to);
+}
+
 START_TEST(corroborate_deep_ties)
 {
-    static const long depths[] = {100, 120, 128, 140, 200, 256, 270, 500, 530, 1100, 4000, 30000, 60000};
+    static const long depths[] = {100, 120, 128,  140,  200,   256,  270,
+                                  500, 530, 1100, 4000, 30000, 60000};
     static const double starts[][2] = {{0.3, 0.01}, {-4, 0.4}, {2, -0.25}, {20, -1e-9}, {0, 0.125}};
     long depth = depths[_i / 2];
     for (int i = 0; i < (depth > 10000 ? 1 : 5); i++)
         for (int up = 0; up < 2; up++) {
-            world((enum mr_score)(_i % 2), 4);
-            mpfr_set_d(w.logit[0], starts[i][0], MPFR_RNDN);
-            mpfr_set_d(w.logit[2], -0.5, MPFR_RNDN);
-            mpfr_set_d(w.logit[3], 1.25, MPFR_RNDN);
-            w.bias[0] = starts[i][1];
-            w.bias[1] = w.bias[2] = w.bias[3] = 0;
-            make_tie(depth, up ? MPFR_RNDU : MPFR_RNDD);
+            mpfr_rnd_t to = up ? MPFR_RNDU : MPFR_RNDD;
+            close_call((enum mr_score)(_i % 2), starts[i][0], starts[i][1], depth, to);
             make_keys((uint64_t)(i * 37 + up));
             for (int swap = 0; swap < 2; swap++) {
-                struct mr_order o;
-                ck_assert_int_eq(mr_compare_keys(w.score, &w.key[swap], &w.key[!swap], w.common,
-                                                 &w.source, &o), MR_OK);
+                struct mr_order o = compare(swap, !swap);
                 ck_assert_msg(o.level == MR_LEVEL_MPFR && o.sign == (up != swap ? -1 : 1),
-                              "%ld bits, start %d, up %d: sign %d, level %d", depth, i, up, o.sign, o.level);
-                ck_assert_msg(o.gap <= o.radius + 0x1p-60 && o.radius < 1e-25, "%a, %a", o.gap, o.radius);
+                              "%ld bits, start %d, up %d: sign %d, level %d", depth, i, up, o.sign,
+                              o.level);
+                ck_assert_msg(o.gap <= o.radius + 0x1p-60 && o.radius < 1e-25, "%a, %a", o.gap,
+                              o.radius);
             }
             if (depth < BITS - 500) judge(0, 1);
         }
@@ -280,17 +300,10 @@ END_TEST
 /* Past the cap: undecided, and no sign. */
 START_TEST(verify_cap)
 {
-    world((enum mr_score)_i, 3);
-    mpfr_set_d(w.logit[0], 0.3, MPFR_RNDN);
-    mpfr_set_d(w.logit[2], -0.5, MPFR_RNDN);
-    w.bias[0] = 0.01;
-    w.bias[1] = w.bias[2] = 0;
-    make_tie(MR_COMPARE_CAP + 100, MPFR_RNDU);
+    close_call((enum mr_score)_i, 0.3, 0.01, MR_COMPARE_CAP + 100, MPFR_RNDU);
     make_keys(0);
-    struct mr_order o;
-    ck_assert_int_eq(mr_compare_keys(w.score, &w.key[0], &w.key[1], w.common, &w.source, &o), MR_OK);
-    ck_assert_int_eq(o.level, MR_LEVEL_UNDECIDED);
-    ck_assert_int_eq(o.sign, 0);
+    struct mr_order o = compare(0, 1);
+    ck_assert(o.level == MR_LEVEL_UNDECIDED && o.sign == 0);
     ck_assert(o.gap <= o.radius && o.radius < 1e-12);
 }
 END_TEST
@@ -304,9 +317,10 @@ START_TEST(verify_ties)
         for (int deep = 0; deep < 2; deep++) {
             for (int e = 0; e < 4; e++) {
                 mpfr_set_d(w.logit[e], logits[i], MPFR_RNDN);
-                if (deep) mpfr_add_d(w.logit[e], w.logit[e], 0x1p-180, MPFR_RNDN);
-                if (deep) mpfr_sub_d(w.logit[e], w.logit[e], e == 2 ? 0x1p-1000 : 0x1p-990, MPFR_RNDN);
                 w.bias[e] = 0.75;
+                if (!deep) continue;
+                mpfr_add_d(w.logit[e], w.logit[e], 0x1p-180, MPFR_RNDN);
+                mpfr_sub_d(w.logit[e], w.logit[e], e == 2 ? 0x1p-1000 : 0x1p-990, MPFR_RNDN);
             }
             w.bias[3] = nextafter(0.75, 1);
             make_keys(0x9c);
@@ -314,7 +328,7 @@ START_TEST(verify_ties)
             ck_assert(judge(0, 1).gap <= judge(0, 1).radius);
             ck_assert_int_eq(judge(0, 2).sign, -deep);
             ck_assert_int_eq(judge(3, 0).sign, 1);
-            w.bias[0] = 0, w.bias[1] = -0.0;
+            w.bias[0] = +0.0, w.bias[1] = -0.0;
             make_keys(0x36);
             ck_assert_int_eq(judge(0, 1).level, MR_LEVEL_TIE);
         }
@@ -335,7 +349,6 @@ START_TEST(verify_softmax_multiples)
                 }
                 w.bias[k] = sign * (1.0 / k - 0.125);
                 make_keys(0x1234567);
-                judge(k, 0);
                 judge_all();
             }
 }
@@ -351,18 +364,13 @@ START_TEST(reject_failing_source)
 {
     for (int s = 0; s < 2; s++)
         for (int deep = 0; deep < 2; deep++) {
-            world((enum mr_score)s, 3);
-            mpfr_set_d(w.logit[0], 0.3, MPFR_RNDN);
-            mpfr_set_d(w.logit[2], -0.5, MPFR_RNDN);
-            w.bias[0] = 0.01;
-            w.bias[1] = w.bias[2] = 0;
-            make_tie(300, MPFR_RNDU);
+            close_call((enum mr_score)s, 0.3, 0.01, 300, MPFR_RNDU);
             if (deep) { /* hi and lo tell nothing, and the biases are equal */
                 mpfr_set(w.logit[0], w.logit[1], MPFR_RNDN);
                 w.bias[0] = 0;
             }
             make_keys(0);
-            struct mr_logit_source source = {NULL, 3, no_memory};
+            struct mr_logit_source source = {NULL, 4, no_memory};
             struct mr_order o;
             ck_assert_int_eq(mr_compare_keys(w.score, &w.key[0], &w.key[1], w.common, &source, &o),
                              MR_ERR_MEMORY);

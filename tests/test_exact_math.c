@@ -1,7 +1,7 @@
-/* exp and sigmoid in binary64 and double-double, and interval rounding, against MPFR. The worst error
- * of every function is held against its stated bound; MOEREF_LONG=1 takes more points and prints it.
- * Seen over 8 million points each (AVX2; SSE2 alike): exp 1.08 u, sigmoid 2.22 u, exp_dd 2^-58.49,
- * sigmoid_dd 2^-58.37. */
+/* exp and sigmoid in binary64 and double-double, and interval rounding, against MPFR. The worst
+ * error of each is held against its stated bound; MOEREF_LONG=1 takes more points and prints the
+ * worst. Seen over 900 000 points each: exp 1.65 u (1.23 u with fma), sigmoid 2.48 u (2.28 u),
+ * exp_dd 2^-57.93, sigmoid_dd 2^-58.01; double-double add 2.0 u^2, mul 3.3 u^2, div 4.8 u^2. */
 #include <check.h>
 #include <math.h>
 #include <stdio.h>
@@ -17,7 +17,8 @@ enum { BLOCK = 1024 };
 static const struct {
     void (*sigmoid)(const double *, size_t, double *);
     void (*exp_below)(const double *, double, size_t, double *);
-    size_t (*round)(const double *, const double *, size_t, int, double, double, float *, uint8_t *);
+    size_t (*round)(const double *, const double *, size_t, int, double, double, float *,
+                    uint8_t *);
 } levels[] = {
     {mr_vec_sigmoid_base, mr_vec_exp_below_base, mr_vec_round_base},
 #if MR_ISA_LEVELS == 3
@@ -81,7 +82,8 @@ START_TEST(corroborate_exp)
     mpfr_init2(t, 140);
     for (int b = 0; b < blocks(30); b++) {
         for (int i = 0; i < BLOCK; i++) x[i] = -fabs(argument(&seed, b % 8 ? 708 : 760));
-        for (int isa = 0; isa <= (int)mr_isa_best(); isa++) levels[isa].exp_below(x, 0, BLOCK, y[isa]);
+        for (int isa = 0; isa <= (int)mr_isa_best(); isa++)
+            levels[isa].exp_below(x, 0, BLOCK, y[isa]);
         for (int i = 0; i < BLOCK; i++) {
             mpfr_set_d(t, x[i], MPFR_RNDN);
             mpfr_exp(t, t, MPFR_RNDN);
@@ -139,11 +141,15 @@ START_TEST(verify_vector_tails)
             double x[48], whole[48], part[48];
             for (int i = 0; i < 48; i++) x[i] = argument(&seed, 708);
             for (int f = 0; f < 2; f++) {
-                if (f) levels[isa].exp_below(x, 708, 48, whole);
-                else levels[isa].sigmoid(x, 48, whole);
+                if (f)
+                    levels[isa].exp_below(x, 708, 48, whole);
+                else
+                    levels[isa].sigmoid(x, 48, whole);
                 memcpy(part, x, sizeof x);
-                if (f) levels[isa].exp_below(part, 708, n, part);
-                else levels[isa].sigmoid(part, n, part);
+                if (f)
+                    levels[isa].exp_below(part, 708, n, part);
+                else
+                    levels[isa].sigmoid(part, n, part);
                 ck_assert(memcmp(part, whole, n * sizeof *x) == 0);
                 ck_assert(memcmp(part + n, x + n, (48 - n) * sizeof *x) == 0);
             }
@@ -163,7 +169,8 @@ static double scaled_error(struct mr_scaled s, const mpfr_t truth)
     mpfr_div(d, d, truth, MPFR_RNDN);
     double e = fabs(mpfr_get_d(d, MPFR_RNDA));
     mpfr_clear(d);
-    ck_assert_msg(s.m.hi >= 0.25 && s.m.hi < 4 && s.m.hi + s.m.lo == s.m.hi, "%a + %a", s.m.hi, s.m.lo);
+    ck_assert_msg(s.m.hi >= 0.25 && s.m.hi < 4 && s.m.hi + s.m.lo == s.m.hi, "%a + %a", s.m.hi,
+                  s.m.lo);
     return e;
 }
 
@@ -194,7 +201,8 @@ START_TEST(corroborate_double_double)
             mpfr_mul_2si(t, t, 600, MPFR_RNDN);
             mpfr_sub_d(t, t, ldexp(w.hi, 600), MPFR_RNDN);
             mpfr_sub_d(t, t, ldexp(w.lo, 600), MPFR_RNDN);
-            ck_assert(fabs(mpfr_get_d(t, MPFR_RNDA)) <= ldexp(s.m.hi * MR_EXP_DD_REL, s.scale + 600) + 0x1p-473);
+            ck_assert(fabs(mpfr_get_d(t, MPFR_RNDA)) <=
+                      ldexp(s.m.hi * MR_EXP_DD_REL, s.scale + 600) + 0x1p-473);
         }
         oracle_sigmoid(t, x);
         e = scaled_error(mr_sigmoid_dd(v), t);
@@ -230,9 +238,12 @@ START_TEST(corroborate_dd_operations)
         mpfr_set_d(y, v[1].hi, MPFR_RNDN);
         mpfr_add_d(y, y, v[1].lo, MPFR_RNDN);
         for (int op = 0; op < 3; op++) {
-            if (op == 0) mpfr_add(t, x, y, MPFR_RNDN);
-            else if (op == 1) mpfr_mul(t, x, y, MPFR_RNDN);
-            else mpfr_div(t, x, y, MPFR_RNDN);
+            if (op == 0)
+                mpfr_add(t, x, y, MPFR_RNDN);
+            else if (op == 1)
+                mpfr_mul(t, x, y, MPFR_RNDN);
+            else
+                mpfr_div(t, x, y, MPFR_RNDN);
             if (mpfr_zero_p(t)) continue;
             mpfr_t d;
             mpfr_init2(d, 400);
@@ -312,7 +323,8 @@ START_TEST(corroborate_round)
                 uint8_t undecided[48];
                 memset(out, 0x5a, sizeof out);
                 memset(undecided, 0x5a, sizeof undecided);
-                size_t count = levels[isa].round(lo, hi, n, p, least, formats[_i].most, out, undecided);
+                size_t count =
+                    levels[isa].round(lo, hi, n, p, least, formats[_i].most, out, undecided);
                 ck_assert_uint_eq(count, want);
                 ck_assert(memcmp(undecided, expected, n) == 0);
                 for (size_t i = 0; i < n; i++) {

@@ -17,8 +17,8 @@
 
 static const enum mr_dtype types[] = {MR_BF16, MR_F16, MR_F32};
 
-/* Five kinds: score, form of the weight and bias. Softmax gaps are compared within their radii: their
- * denominators come from the filter. */
+/* Five kinds: score, form of the weight and bias. Softmax gaps are compared within their radii:
+ * their denominators come from the filter. */
 enum { KINDS = 5 };
 
 static struct problem *kind(int i, size_t tokens, int hidden, enum mr_dtype x, enum mr_dtype w)
@@ -28,7 +28,8 @@ static struct problem *kind(int i, size_t tokens, int hidden, enum mr_dtype x, e
     struct problem *p = problem_new(score, 40, 6, hidden, tokens, x, w, i == 1 || i == 3);
     problem_fill(&p->layer.hidden, 1, &state);
     problem_fill(&p->layer.gate, 2 / sqrt(hidden), &state);
-    if (p->bias) problem_fill_bias(p, 0.1, &state);
+    /* With softmax, so large that the largest logit may be no candidate. */
+    if (p->bias) problem_fill_bias(p, i == 3 ? 2 : 0.1, &state);
     p->router.norm_topk_prob = i != 4;
     for (size_t j = 0; j < (size_t)hidden; j++) /* one pair that ties wherever it ranks */
         problem_set(&p->layer.gate, 30, j, brute_element(&p->layer.gate, 20, j));
@@ -87,7 +88,8 @@ END_TEST
 START_TEST(verify_permuted_rows)
 {
     for (int i = 0; i < KINDS; i++) {
-        struct problem *p = kind(i, 300, 270, MR_BF16, MR_F32), *q = kind(i, 300, 270, MR_BF16, MR_F32);
+        struct problem *p = kind(i, 300, 270, MR_BF16, MR_F32),
+                       *q = kind(i, 300, 270, MR_BF16, MR_F32);
         for (size_t t = 0; t < 300; t++) /* 7 and 300 have no common factor */
             memcpy((char *)q->layer.hidden.data + t * 540,
                    (const char *)p->layer.hidden.data + t * 7 % 300 * 540, 540);
@@ -112,8 +114,10 @@ START_TEST(verify_narrow_wide_and_no_blas)
             struct answers narrow, wide, exact, emulated;
             routed(&p->layer, &(struct mr_route_options){.threads = 1}, &narrow);
             routed(&p->layer, &(struct mr_route_options){.threads = 1, .wide_filter = true}, &wide);
-            routed(&p->layer, &(struct mr_route_options){.threads = 1, .without_blas = true}, &exact);
-            routed(&p->layer, &(struct mr_route_options){.threads = 1, .arith = &arith, .arith_count = 1},
+            routed(&p->layer, &(struct mr_route_options){.threads = 1, .without_blas = true},
+                   &exact);
+            routed(&p->layer,
+                   &(struct mr_route_options){.threads = 1, .arith = &arith, .arith_count = 1},
                    &emulated);
             expect_same(&narrow, 0, &wide, 0, 260, i < 2, "wide");
             expect_same(&narrow, 0, &exact, 0, 260, i < 2, "without BLAS");
@@ -147,8 +151,8 @@ static void answer(struct shared *s)
     for (int i = 0; i < KINDS; i++) {
         struct problem *p = kind(i, ROWS, 275, types[i % 3], types[(i + 1) % 3]);
         struct answers a;
-        routed(&p->layer, &(struct mr_route_options){.threads = 1, .arith = &arith, .arith_count = i % 2},
-               &a);
+        routed(&p->layer,
+               &(struct mr_route_options){.threads = 1, .arith = &arith, .arith_count = i % 2}, &a);
         memcpy(s->ids[i], a.ids, sizeof s->ids[i]);
         memcpy(s->weights[i], a.weights, sizeof s->weights[i]);
         memcpy(s->gap[i], a.gap, sizeof s->gap[i]);
@@ -163,7 +167,8 @@ static void answer(struct shared *s)
 START_TEST(verify_instruction_sets)
 {
     static const char *const names[] = {"base", "v3", "v4"};
-    struct shared *s = mmap(NULL, 3 * sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct shared *s =
+        mmap(NULL, 3 * sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     ck_assert_ptr_ne(s, MAP_FAILED);
     for (int level = 0; level < 3; level++) {
         pid_t child = fork();
@@ -185,7 +190,8 @@ START_TEST(verify_instruction_sets)
             for (int t = 0; t < ROWS; t++) {
                 bool same = !memcmp(&s[0].gap[i][t], &s[level].gap[i][t], sizeof(double));
                 double most = i < 2 ? 0 : s[0].radius[i][t] + s[level].radius[i][t];
-                ck_assert_msg(same || fabs(s[0].gap[i][t] - s[level].gap[i][t]) <= most, "gap, %s", name);
+                ck_assert_msg(same || fabs(s[0].gap[i][t] - s[level].gap[i][t]) <= most, "gap, %s",
+                              name);
             }
         }
     munmap(s, 3 * sizeof *s);

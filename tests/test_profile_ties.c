@@ -236,7 +236,7 @@ START_TEST(validate_forms)
     ck_assert_float_gt(mr_form_score(MR_FORM_SIGMOID_EXP, -88.7f), 0);
     ck_assert_float_eq(mr_form_score(MR_FORM_SIGMOID_EXP, -89), 0); /* 1 / Inf */
     static const struct {
-        enum mr_form form;
+        enum mr_score_form form;
         double at[3]; /* -17, -200, 90 */
     } want[] = {{MR_FORM_SOFTPLUS_LOG_FAST, {0, 0, 9.486832980505138}},
                 {MR_FORM_SOFTPLUS_LOG, {0, 0, 9.486832980505138}},

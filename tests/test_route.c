@@ -40,7 +40,8 @@ static void expect_case(const char *path)
             routed(&layer, NULL, &a);
             ck_assert_uint_eq(a.result.blas_wrong, 0);
             size_t step = getenv("MOEREF_LONG") ? 1 : a.rows / 3 + 1;
-            for (size_t t = i % step; t < a.rows; t += step) expect_truth(&layer, &a, t, false, path);
+            for (size_t t = i % step; t < a.rows; t += step)
+                expect_truth(&layer, &a, t, false, path);
             answers_free(&a);
             free(bias);
             layers++;
@@ -143,16 +144,46 @@ static void refused(void (*spoil)(struct problem *p), enum mr_status status, con
     problem_free(p);
 }
 
-static void nan_in_gate(struct problem *p) { problem_set(&p->layer.gate, 11, 256, NAN); }
-static void inf_in_gate(struct problem *p) { problem_set(&p->layer.gate, 23, 299, -HUGE_VAL); }
-static void nan_in_bias(struct problem *p) { p->bias[23] = NAN; }
-static void inf_in_bias(struct problem *p) { p->bias[0] = HUGE_VAL; }
-static void no_k(struct problem *p) { p->router.top_k = 0; }
-static void large_k(struct problem *p) { p->router.top_k = 25; }
-static void groups(struct problem *p) { p->router.n_group = 5; }
-static void factor(struct problem *p) { p->router.routed_scaling_factor = NAN; }
-static void gate_rows(struct problem *p) { p->layer.gate.rows = 23; }
-static void gate_cols(struct problem *p) { p->layer.gate.cols = 299; }
+static void nan_in_gate(struct problem *p)
+{
+    problem_set(&p->layer.gate, 11, 256, NAN);
+}
+static void inf_in_gate(struct problem *p)
+{
+    problem_set(&p->layer.gate, 23, 299, -HUGE_VAL);
+}
+static void nan_in_bias(struct problem *p)
+{
+    p->bias[23] = NAN;
+}
+static void inf_in_bias(struct problem *p)
+{
+    p->bias[0] = HUGE_VAL;
+}
+static void no_k(struct problem *p)
+{
+    p->router.top_k = 0;
+}
+static void large_k(struct problem *p)
+{
+    p->router.top_k = 25;
+}
+static void groups(struct problem *p)
+{
+    p->router.n_group = 5;
+}
+static void factor(struct problem *p)
+{
+    p->router.routed_scaling_factor = NAN;
+}
+static void gate_rows(struct problem *p)
+{
+    p->layer.gate.rows = 23;
+}
+static void gate_cols(struct problem *p)
+{
+    p->layer.gate.cols = 299;
+}
 static void logit_cols(struct problem *p)
 {
     p->layer.logits = (struct mr_matrix){p->layer.hidden.data, MR_BF16, 3, 23};

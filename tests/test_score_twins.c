@@ -1,5 +1,5 @@
-/* The MPFR twins of the scores: against stored worst cases (ref/route/NAME.wc, values by mpmath), and
- * against the textbook formula at 2000 bits more than asked for. */
+/* The MPFR twins of the scores: against stored worst cases (ref/route/NAME.wc, values by mpmath),
+ * and against the textbook formula at 2000 bits more than asked for. */
 #include <check.h>
 #include <math.h>
 #include <stdio.h>
@@ -59,7 +59,8 @@ static bool next_line(FILE *f, char *line, size_t size)
 static FILE *open_cases(const char *path)
 {
     FILE *f = fopen(path, "r");
-    ck_assert_msg(f != NULL, "%s: cannot be opened; the tests run in the root of the repository", path);
+    ck_assert_msg(f != NULL, "%s: cannot be opened; the tests run in the root of the repository",
+                  path);
     return f;
 }
 
@@ -93,7 +94,8 @@ START_TEST(validate_sigmoid_cases)
             continue;
         }
         long p = mpfr_get_si(got, MPFR_RNDN);
-        ck_assert_msg(next(&at, logits[0]) && next(&at, want), "sigmoid.wc:%d: too few numbers", line);
+        ck_assert_msg(next(&at, logits[0]) && next(&at, want), "sigmoid.wc:%d: too few numbers",
+                      line);
         mpfr_prec_round(want, p, MPFR_RNDN);
         mpfr_set_prec(got, p);
         mr_sigmoid_mpfr(got, logits[0]);
@@ -101,7 +103,8 @@ START_TEST(validate_sigmoid_cases)
         oracle_sigmoid(got, logits[0]);
         same("ref/route/sigmoid.wc, oracle", line);
         double x = mpfr_get_d(logits[0], MPFR_RNDN);
-        if (fabs(x) < MR_EXP_DD_MAX) double_double_is_near(mr_sigmoid_dd((struct mr_dd){x, 0}), line);
+        if (fabs(x) < MR_EXP_DD_MAX)
+            double_double_is_near(mr_sigmoid_dd((struct mr_dd){x, 0}), line);
     }
     fclose(f);
     ck_assert_int_ge(cases, 100);
@@ -194,6 +197,51 @@ START_TEST(corroborate_softmax)
 }
 END_TEST
 
+/* out = the logit whose sigmoid is a midpoint of `got`'s precision, off by about 2^-depth. */
+static void beside_midpoint(uint64_t *seed, long depth, mpfr_rnd_t to, mpfr_t out)
+{
+    mpfr_t m, t;
+    mpfr_inits2(depth + 200, m, t, (mpfr_ptr)0);
+    mpfr_set_d(m, oracle_uniform(seed, 0.01, 0.6), MPFR_RNDN);
+    mpfr_prec_round(m, mpfr_get_prec(got), MPFR_RNDN);
+    mpfr_prec_round(m, depth + 200, MPFR_RNDN);
+    mpfr_set_ui_2exp(t, 1, mpfr_get_exp(m) - mpfr_get_prec(got) - 1, MPFR_RNDN);
+    mpfr_add(m, m, t, MPFR_RNDN);
+    mpfr_ui_sub(t, 1, m, MPFR_RNDN);
+    mpfr_div(m, m, t, MPFR_RNDN);
+    mpfr_log(m, m, MPFR_RNDN);
+    mpfr_set_prec(out, depth);
+    mpfr_set(out, m, to);
+    mpfr_clears(m, t, (mpfr_ptr)0);
+}
+
+/* Logits made so that every depth of doubt occurs: below, at and beyond each working precision. The
+ * softmax ones are moved by 1000, and two more logits far below take part. */
+START_TEST(corroborate_beside_midpoints)
+{
+    static const long few[] = {2, 8, 24, 53};
+    uint64_t seed = 200;
+    for (int i = 0; i < 4; i++)
+        for (long depth = few[i] + 2; depth < 220; depth += getenv("MOEREF_LONG") ? 1 : 3)
+            for (int up = 0; up < 2; up++) {
+                mpfr_set_prec(got, few[i]);
+                mpfr_set_prec(want, few[i]);
+                beside_midpoint(&seed, depth, up ? MPFR_RNDU : MPFR_RNDD, logits[0]);
+                mr_sigmoid_mpfr(got, logits[0]);
+                oracle_sigmoid(want, logits[0]);
+                same("sigmoid, depth", (int)depth);
+                mpfr_prec_round(logits[0], 400, MPFR_RNDN);
+                mpfr_add_ui(logits[0], logits[0], 1000, MPFR_RNDN);
+                mpfr_set_ui(logits[1], 1000, MPFR_RNDN);
+                mpfr_set_si(logits[2], depth % 2 ? 1000 - (int)depth : 850, MPFR_RNDN);
+                mpfr_set_si(logits[3], -1000, MPFR_RNDN);
+                mr_softmax_mpfr(got, logits, 4, 0);
+                oracle_softmax(want, logits, 4, 0);
+                same("softmax, depth", (int)depth);
+            }
+}
+END_TEST
+
 Suite *suite_score_twins(void);
 Suite *suite_score_twins(void)
 {
@@ -205,6 +253,7 @@ Suite *suite_score_twins(void)
     tcase_add_test(tc, validate_softmax_cases);
     tcase_add_loop_test(tc, corroborate_sigmoid, 0, PRECISIONS);
     tcase_add_loop_test(tc, corroborate_softmax, 0, PRECISIONS);
+    tcase_add_test(tc, corroborate_beside_midpoints);
     suite_add_tcase(suite, tc);
     return suite;
 }

@@ -42,8 +42,8 @@ const char help_route[] =
     "                    part from the certified sets and from each other, and why; with --json\n"
     "  -q, -v            quiet (no table); verbose (BLAS checks, exact dots)\n"
     "\n"
-    "CASE is a JSON file that says which inputs belong together (see cases/). In a table, 'certified\n"
-    "by' is what it took to prove a token's experts, 'gap' the distance of keys at the cut.\n"
+    "CASE is a JSON file that says which inputs belong together (see cases/). In the table\n"
+    "'certified by' is what it took to prove a token's experts, 'gap' the distance at the cut.\n"
     "\n"
     "example: moeref route cases/glm4moe-tiny.json --layers 3 --arith bf16-logits\n";
 

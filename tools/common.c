@@ -11,6 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "../ref/route/blas.h"
+
 void die(int status, const char *format, ...)
 {
     char text[2048];
@@ -131,4 +133,12 @@ void bad_option(const char *command, int c, char **argv, int index)
     if (optopt)
         die(2, "%s: unknown option -%c (see 'moeref help %s')", command, optopt, command);
     die(2, "%s: unknown or ambiguous option %s (see 'moeref help %s')", command, at, command);
+}
+
+void use_better_blas(char **argv)
+{
+    const char *core = mr_openblas_better_core();
+    if (!core || setenv("OPENBLAS_CORETYPE", core, 1)) return;
+    execv("/proc/self/exe", argv); /* on failure: slower, and as right */
+    unsetenv("OPENBLAS_CORETYPE");
 }

@@ -25,11 +25,14 @@ long option_number(const char *option, const char *text, long low, long high);
 
 /* The path to write for `option`: `path`, or the file that it links to (outputs are renamed into
  * place, which would put a file where the link was: /dev/stdout is one). Dies unless a regular file
- * is there, or nothing and its folder can be written. Asked before the work, so that hours of it are
- * not lost to a typing error. */
+ * is there, or nothing and its folder can be written. Asked before the work, so that hours of it
+ * are not lost to a typing error. */
 const char *output_path(const char *option, const char *path, char resolved[PATH_MAX]);
 
 /* Usage errors of getopt_long, in our words. */
 _Noreturn void bad_option(const char *command, int c, char **argv, int index);
+
+/* Starts this program anew with the OPENBLAS_CORETYPE of mr_openblas_better_core, if there is one. */
+void use_better_blas(char **argv);
 
 #endif

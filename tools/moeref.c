@@ -80,6 +80,7 @@ int main(int argc, char **argv)
     if (!strcmp(name, "--version")) name = "version";
     const struct command *c = find(name);
     if (!c) die(2, "no command '%s' (see 'moeref help')", argv[1]);
+    use_better_blas(argv);
     bool help = false;
     for (int i = 2; i < argc && strcmp(argv[i], "--"); i++)
         help |= !strcmp(argv[i], "--help") || !strcmp(argv[i], "-h");

@@ -120,8 +120,11 @@ enum mr_status mr_compare_keys(enum mr_score score, const struct mr_key *a, cons
     struct mr_dd bias = mr_two_sum(a->bias, -b->bias), d = mr_dd_add(s, bias);
     /* two_sum is exact, each dd sum errs by 3u^2 of its own result: 2^-100 of these covers them and
      * the rounding of this bound. Large biases that cancel cost nothing. */
-    double radius = a->rel * fabs(a->score.hi) + b->rel * fabs(b->score.hi) +
-                    common_rel * fabs(s.hi) + 0x1p-100 * (fabs(s.hi) + fabs(d.hi));
+    double own = a->rel * fabs(a->score.hi) + b->rel * fabs(b->score.hi);
+    /* The shared error scales the own ones too; an infinite one would be no bound for s = 0, but the
+     * true difference of scores is below 1. */
+    double off = common_rel < 1 ? own * (1 + common_rel) + common_rel * fabs(s.hi) : 1 + fabs(s.hi);
+    double radius = off + 0x1p-100 * (fabs(s.hi) + fabs(d.hi));
     radius += 0x1p-1000 + 0x1p-50 * radius;
     out->gap = fabs(d.hi);
     out->radius = radius + 0x1p-53 * out->gap;

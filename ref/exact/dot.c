@@ -103,6 +103,7 @@ enum mr_status mr_exact_dot(const struct mr_matrix *a, size_t i, const struct mr
                             size_t j, struct mr_exact *out)
 {
     size_t n = a->cols;
+    if (b->cols != n) return MR_ERR_SHAPE;
     const char *x = row_of(a, i), *w = row_of(b, j);
     float *narrow = malloc((n ? n : 1) * sizeof *narrow);
     double *wide = malloc((n ? n : 1) * sizeof *wide);

@@ -81,7 +81,8 @@ enum mr_status mr_bins_dot(const void *x, enum mr_dtype x_dtype, const void *w,
 struct mr_exact mr_exact_from_mpfr(const mpfr_t value);
 
 /* The dot product of row i of a and row j of b, by whichever way applies; for callers that have
- * nothing prepared. MR_ERR_VALUE if an element is not finite. */
+ * nothing prepared. MR_ERR_VALUE if an element is not finite, MR_ERR_SHAPE if the rows differ in
+ * length. */
 enum mr_status mr_exact_dot(const struct mr_matrix *a, size_t i, const struct mr_matrix *b,
                             size_t j, struct mr_exact *out);
 

@@ -1,6 +1,10 @@
 #include "blas.h"
 
 #include <cblas.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../isa.h"
 
 static void sgemm_nt(size_t m, size_t n, size_t k, const float *a, size_t lda, const float *b,
                      size_t ldb, float *c, size_t ldc)
@@ -21,4 +25,14 @@ const struct mr_blas mr_openblas = {sgemm_nt, dgemm_nt};
 void mr_openblas_single_threaded(void)
 {
     openblas_set_num_threads(1);
+}
+
+const char *mr_openblas_better_core(void)
+{
+    if (getenv("OPENBLAS_CORETYPE") || strcmp(openblas_get_corename(), "Prescott")) return NULL;
+    switch (mr_isa_best()) {
+    case MR_ISA_V4: return "SkylakeX";
+    case MR_ISA_V3: return "Haswell";
+    default: return NULL;
+    }
 }

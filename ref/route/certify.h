@@ -74,7 +74,6 @@ struct mr_certifier {
     int *order;
     struct mr_groups *groups;
     double common_rel; /* relative error shared by all softmax scores: the denominator's */
-    double offset;     /* softmax: scores are exp(logit - offset) / sum */
 };
 enum mr_status mr_certifier_new(int experts, struct mr_certifier *out);
 void mr_certifier_free(struct mr_certifier *c);

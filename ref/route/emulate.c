@@ -81,9 +81,8 @@ static bool round_dd(struct mr_dd v, double rel, const struct mr_format *f, floa
 static float sigmoid_slowly(float logit, const struct mr_format *f)
 {
     float out;
-    if (isinf(logit)) return logit > 0 ? 1 : 0;
-    if (fabsf(logit) < 700 &&
-        round_dd(mr_unscale(mr_sigmoid_dd((struct mr_dd){logit, 0})), MR_SIGMOID_DD_REL, f, &out))
+    if (fabsf(logit) >= 700) return logit > 0; /* within e^-700: every format rounds to it */
+    if (round_dd(mr_unscale(mr_sigmoid_dd((struct mr_dd){logit, 0})), MR_SIGMOID_DD_REL, f, &out))
         return out;
     mpfr_t x, y;
     mpfr_init2(x, 64);
@@ -144,8 +143,12 @@ static enum mr_status softmax_slowly(const float *logits, int experts, double ma
     }
     for (int e = 0; e < experts; e++) {
         if (!undecided[e]) continue;
-        struct mr_dd d = mr_two_sum(logits[e], -max), p = {0, 0};
-        if (d.hi > -700) p = mr_dd_div(mr_unscale(mr_exp_dd(d)), z);
+        struct mr_dd d = mr_two_sum(logits[e], -max);
+        if (!(d.hi > -700)) { /* below e^-700, as z >= 1: far below every format's least half */
+            out[e] = 0;
+            continue;
+        }
+        struct mr_dd p = mr_dd_div(mr_unscale(mr_exp_dd(d)), z);
         if (round_dd(p, 0x1p-54, f, &out[e])) continue;
         enum mr_status status = softmax_by_mpfr(logits, experts, e, f, &out[e]);
         if (status) return status;

@@ -27,7 +27,7 @@ MR_INLINE void take_step(struct take *t, mr_vf2 x, const double *v, size_t strid
     mr_vd a = MR_WIDEN(parts.half[0]), b = MR_WIDEN(parts.half[1]);
     mr_vi2 bits = (mr_vi2)x;
     t->most = MR_MAX_I2(t->most, bits & ~sign);
-    t->least = MR_MAX_I2(t->least, -(bits | sign));
+    t->least = MR_MAX_I2(t->least, ((bits & ~sign) - 1) ^ ~sign);
     t->squares0 = mr_fma(a, a, t->squares0);
     t->squares1 = mr_fma(b, b, t->squares1);
     for (int c = 0; c < MR_CHECKS; c++) {

@@ -14,9 +14,21 @@ static enum mr_status check_router(const struct mr_router *r, struct mr_error *e
     return mr_router_check(r, "layer", err);
 }
 
+static enum mr_status check_dtype(const char *what, const struct mr_matrix *m,
+                                  struct mr_error *err)
+{
+    if (!m->data || m->dtype == MR_BF16 || m->dtype == MR_F16 || m->dtype == MR_F32) return MR_OK;
+    return mr_fail(err, MR_ERR_DTYPE, "%s is %s: expected BF16, F16 or F32", what,
+                   mr_dtype_name(m->dtype));
+}
+
 static enum mr_status check_shapes(const struct mr_layer *l, struct mr_error *err)
 {
     const struct mr_router *r = l->router;
+    enum mr_status status = check_dtype("hidden", &l->hidden, err);
+    if (!status) status = check_dtype("gate weight", &l->gate, err);
+    if (!status) status = check_dtype("logits", &l->logits, err);
+    if (status) return status;
     if (l->logits.data || !l->hidden.data) {
         if (l->logits.cols != (size_t)r->experts)
             return mr_fail(err, MR_ERR_SHAPE, "logits have %zu columns: expected %d experts",

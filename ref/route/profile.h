@@ -36,7 +36,7 @@ enum mr_cell {
 const char *mr_cell_name(enum mr_cell cell); /* "score", "tie rule" ... */
 
 /* Values of the cells. */
-enum mr_form { /* MR_CELL_SCORE */
+enum mr_score_form { /* MR_CELL_SCORE */
     MR_FORM_SIGMOID_EXP,       /* 1 / (1 + expf(-x)) */
     MR_FORM_SIGMOID_FAST,      /* 1 / (1 + __expf(-x)), ex2.approx behind it */
     MR_FORM_SIGMOID_TANH,      /* 0.5 tanhf(0.5 x) + 0.5: exactly 0 below -18.02, 1 above 16.92 */

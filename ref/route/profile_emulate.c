@@ -53,7 +53,7 @@ static float sum_of(const float *v, int n, enum mr_sum_rule rule)
     return sum;
 }
 
-static void softmax(const float *x, int n, enum mr_form form, enum mr_sum_rule order, float *p)
+static void softmax(const float *x, int n, enum mr_score_form form, enum mr_sum_rule order, float *p)
 {
     float max = -INFINITY;
     for (int i = 0; i < n; i++) max = fmaxf(max, x[i]);
@@ -68,7 +68,7 @@ static enum mr_type type_of(unsigned char cell, enum mr_type logits)
     return cell == MR_PROFILE_FP32 ? MR_TYPE_FP32 : cell == MR_PROFILE_BF16 ? MR_TYPE_BF16 : logits;
 }
 
-static bool is_softmax(enum mr_form form)
+static bool is_softmax(enum mr_score_form form)
 {
     return form == MR_FORM_SOFTMAX_MULTIPLY || form == MR_FORM_SOFTMAX_DIVIDE;
 }
@@ -82,7 +82,7 @@ static bool ranks_logits(const struct mr_profile_row *row)
 static void fill_scores(const struct mr_profile_row *row, const struct mr_router *router,
                         enum mr_type logits_type, const float *logits, float *score)
 {
-    enum mr_form form = row->cell[MR_CELL_SCORE].value;
+    enum mr_score_form form = row->cell[MR_CELL_SCORE].value;
     enum mr_type type = type_of(row->cell[MR_CELL_SCORE_TYPE].value, logits_type);
     int n = router->experts;
     if (ranks_logits(row)) {
@@ -156,7 +156,7 @@ static void gather(const struct mr_profile_row *row, const struct mr_router *rou
                    float *w)
 {
     int k = router->top_k;
-    enum mr_form form = row->cell[MR_CELL_SCORE].value;
+    enum mr_score_form form = row->cell[MR_CELL_SCORE].value;
     for (int i = 0; i < k; i++) {
         bool inside = ids[i] >= 0 && ids[i] < router->experts;
         w[i] = inside ? score[ids[i]] : ids[i] == -1 ? 0 : NAN;

@@ -61,7 +61,7 @@ bool mr_profile_shared_weight(const struct mr_profile_row *row, const struct mr_
                               float sum, float *weight);
 
 /* Parts, for tests and other emulations. Score of one logit under a form (not softmax). */
-float mr_form_score(enum mr_form form, float logit);
+float mr_form_score(enum mr_score_form form, float logit);
 /* Correctly rounded. */
 float mr_expf(float x), mr_tanhf(float x), mr_logf(float x), mr_log1pf(float x);
 /* SGLang's small-row reduction over keys [experts]: the expert it selects, or -1. */

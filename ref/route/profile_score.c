@@ -46,7 +46,7 @@ float mr_log1pf(float x)
     return once(x, log1p, mpfr_log1p);
 }
 
-float mr_form_score(enum mr_form form, float x)
+float mr_form_score(enum mr_score_form form, float x)
 {
     switch (form) {
     case MR_FORM_SIGMOID_EXP:

@@ -278,9 +278,7 @@ static void merge(const struct run *run, const struct worker *w, struct mr_route
     mr_flips_add(flips, w->flips, run->options->arith_count); /* weight_moved is in run->moved */
 }
 
-/* Every bound here needs rounding to nearest, and subnormals kept: a host program, or a library of
- * it that was linked with -ffast-math, may have set other modes. glibc's default sets all of
- * MXCSR. */
+/* Every bound needs rounding to nearest and subnormals, whatever the host program has set. */
 static void default_modes(fenv_t *before)
 {
     fegetenv(before);
@@ -357,8 +355,7 @@ static enum mr_status route_layer(const struct mr_layer *layer,
     if (!options->blas) mr_openblas_single_threaded();
     size_t count = options->arith_count;
     struct mr_flips *fresh = calloc(count + 1, sizeof *fresh);
-    if (!fresh) status = MR_ERR_MEMORY;
-    if (!status) status = pass(&run, result, fresh);
+    status = fresh ? pass(&run, result, fresh) : MR_ERR_MEMORY;
     if (!status && result->blas_wrong) {
         /* A BLAS that was caught once is not trusted with the rows that raised no alarm. */
         uint64_t alarms = result->blas_alarms, wrong = result->blas_wrong;
@@ -383,7 +380,7 @@ enum mr_status mr_route_layer(const struct mr_layer *layer, const struct mr_rout
                               struct mr_error *err)
 {
     fenv_t env;
-    default_modes(&env);
+    default_modes(&env); /* glibc's fesetenv sets all of MXCSR: FTZ and DAZ too */
     enum mr_status status = route_layer(layer, options, result, flips, err);
     fesetenv(&env);
     return status;

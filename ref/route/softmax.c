@@ -83,8 +83,8 @@ static enum mr_status term_by_mpfr(const struct mr_logit_source *source, int exp
 }
 
 /* p_i = exp(l_i - m) / Z with exact l_i. Z takes the exact terms of the refined experts and the
- * filtered ones of the others; their errors make common_rel. m is the largest of all these logits, so
- * that no term is above 1 however far from the truth the filter is; if that one is exact, its lo
+ * filtered ones of the others; their errors make common_rel. m is the largest of all these logits,
+ * so that no term is above 1 however far from the truth the filter is; if that one is exact, its lo
  * counts, which is no small number beyond 2^53. */
 static enum mr_status refine(struct mr_certifier *c, const struct mr_token *t, int count)
 {

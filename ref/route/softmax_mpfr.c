@@ -24,7 +24,8 @@ void mr_softmax_mpfr(mpfr_t out, const mpfr_t *logits, int count, int which)
             mpfr_add(sum, sum, t, MPFR_RNDN);
         }
         mpfr_ui_div(t, 1, sum, MPFR_RNDN);
-        if (p > MR_COMPARE_CAP || mpfr_can_round(t, p - lost, MPFR_RNDN, MPFR_RNDN, want)) break;
+        if (p > MR_COMPARE_CAP || mpfr_zero_p(t) ||
+            mpfr_can_round(t, p - lost, MPFR_RNDN, MPFR_RNDN, want)) break;
     }
     mpfr_set(out, t, MPFR_RNDN);
     mpfr_clears(t, sum, (mpfr_ptr)0);

@@ -54,7 +54,8 @@ static void exact_logits(const struct mr_layer *l, size_t token, struct brute *b
     for (int e = 0; e < b->experts; e++) {
         mpfr_set_zero(b->logit[e], 1);
         if (b->nonfinite) continue;
-        if (l->logits.data) mpfr_set_d(b->logit[e], x[e], MPFR_RNDN);
+        if (l->logits.data)
+            mpfr_set_d(b->logit[e], x[e], MPFR_RNDN);
         else
             for (size_t i = 0; i < in->cols; i++) /* 48 bits at most: each product is exact */
                 mpfr_add_d(b->logit[e], b->logit[e], x[i] * brute_element(&l->gate, (size_t)e, i),
@@ -110,8 +111,8 @@ static bool same_bias(const struct mr_layer *l, int i, int j)
     return !(bias_of(l, i) < bias_of(l, j)) && !(bias_of(l, i) > bias_of(l, j));
 }
 
-/* Sign of key i - key j, of which at least 80 bits are right; 0 only for an exact tie, or with *close set. Equal biases leave the order to
- * the logits, as scores increase with them. */
+/* Sign of key i - key j, of which at least 80 bits are right; 0 only for an exact tie, or with
+ * *close set. Equal biases leave the order to the logits, as scores increase with them. */
 static int compare(const struct mr_layer *l, const struct brute *b, int i, int j, bool *close)
 {
     if (same_bias(l, i, j)) return mpfr_cmp(b->logit[i], b->logit[j]);
@@ -262,7 +263,7 @@ static void emulated_scores(const struct mr_layer *l, const struct brute *b,
                             const struct mr_arith *a, double *score)
 {
     int n = b->experts;
-    mpfr_t *logit = numbers(n, EXACT), *exact = numbers(n, 1200);
+    mpfr_t *logit = numbers(n, EXACT), *exact = numbers(n, LEAST);
     bool infinite = false;
     for (int e = 0; e < n; e++) {
         mpfr_set_d(logit[e], brute_round(b->logit[e], a->logits), MPFR_RNDN);
@@ -278,7 +279,7 @@ static void emulated_scores(const struct mr_layer *l, const struct brute *b,
     drop(exact, n);
 }
 
-/* The share of the emulated weight on experts outside every right set. */
+/* The share of the emulated weight on experts beyond what a right set holds. */
 static void judge(const struct mr_layer *l, const struct brute *b, const struct mr_arith *a,
                   const double *score, struct brute_emulated *out)
 {
@@ -302,7 +303,8 @@ static void judge(const struct mr_layer *l, const struct brute *b, const struct 
                                                                    : brute_round(w, a->weights);
         mpfr_clear(w);
         all += v;
-        if (!in && !ties) moved += v;
+        /* Of more tied experts than have a place, the lowest ranked are too many. */
+        if ((!in && !ties) || (ties && tied > b->tie_slots)) moved += v;
     }
     out->flip = tied != b->tie_slots || sure != r->top_k - b->tie_slots;
     out->moved = !out->flip ? 0 : all > 0 ? moved / all : 1;

@@ -12,15 +12,16 @@
 /* The answer for one token. */
 struct brute {
     int experts, top_k;
-    bool nonfinite; /* the row holds an Inf or NaN: nothing below is set */
-    bool unsure;    /* two keys at the cut or above stay together at the highest precision */
-    mpfr_t *logit;  /* [experts], exact */
+    bool nonfinite;      /* the row holds an Inf or NaN: nothing below is set */
+    bool unsure;         /* two keys at the cut or above stay together at the highest precision */
+    mpfr_t *logit;       /* [experts], exact */
     mpfr_t *score, *key; /* [experts] */
-    int *order;     /* [experts], descending key, equal keys by lowest id */
-    mpfr_t *weight; /* [top_k], of order */
-    mpfr_t gap;     /* 0 if top_k == experts */
-    int tie_count, tie_slots; /* experts whose key equals that of both sides of the cut; 0: no tie */
-    int *tied;      /* ascending */
+    int *order;          /* [experts], descending key, equal keys by lowest id */
+    mpfr_t *weight;      /* [top_k], of order */
+    mpfr_t gap;          /* 0 if top_k == experts */
+    int tie_count,
+        tie_slots; /* experts whose key equals that of both sides of the cut; 0: no tie */
+    int *tied;     /* ascending */
 };
 void brute_route(const struct mr_layer *layer, size_t token, struct brute *out);
 void brute_free(struct brute *b);

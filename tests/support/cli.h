@@ -12,9 +12,9 @@
 
 /* The last run. */
 struct cli_result {
-    int status;    /* exit status; -1 after a signal or at the time limit */
-    int signal;    /* that ended it, or 0 */
-    bool late;     /* killed at the time limit */
+    int status;      /* exit status; -1 after a signal or at the time limit */
+    int signal;      /* that ended it, or 0 */
+    bool late;       /* killed at the time limit */
     char *out, *err; /* ends with a zero byte that is not counted */
     size_t out_bytes, err_bytes;
 };
@@ -22,11 +22,12 @@ extern struct cli_result cli_last;
 
 /* What a run may be given beside its arguments. */
 struct cli_setup {
-    const char *out_path;   /* standard output goes there (opened for writing), not to cli_last.out */
+    const char *out_path;     /* standard output goes there, not to cli_last.out */
     unsigned long file_limit; /* RLIMIT_FSIZE with SIGXFSZ ignored: writes beyond fail; 0: none */
 };
 
-/* moeref ARGUMENTS, the last of them NULL. MOEREF_BIN, else moeref above the test binary's folder. */
+/* moeref ARGUMENTS, the last of them NULL. The program is MOEREF_BIN, else moeref above the test
+ * binary's folder. */
 void cli_run(const struct cli_setup *setup, const char *const arguments[]);
 #define cli(...) cli_run(NULL, (const char *const[]){__VA_ARGS__, NULL})
 

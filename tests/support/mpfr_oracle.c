@@ -18,18 +18,69 @@ double oracle_uniform(uint64_t *state, double least, double most)
     return least + (most - least) * ((double)(oracle_random(state) >> 11) * 0x1p-53);
 }
 
+struct oracle_fields oracle_fields(enum mr_dtype dtype)
+{
+    return dtype == MR_BF16  ? (struct oracle_fields){7, 2, 254}
+           : dtype == MR_F16 ? (struct oracle_fields){10, 2, 30}
+                             : (struct oracle_fields){23, 4, 254};
+}
+
+void oracle_put(void *row, enum mr_dtype dtype, size_t i, int sign, int exponent, uint32_t m)
+{
+    struct oracle_fields f = oracle_fields(dtype);
+    uint32_t bits = (uint32_t)sign << (8 * f.bytes - 1) | (uint32_t)exponent << f.fraction |
+                    m % (1u << f.fraction);
+    memcpy((char *)row + i * (size_t)f.bytes, &bits, (size_t)f.bytes);
+}
+
+void oracle_fill(uint64_t *seed, void *row, enum mr_dtype dtype, size_t n, int low, int span)
+{
+    int top = oracle_fields(dtype).top;
+    if (low > top) low = top;
+    if (span > top - low) span = top - low;
+    for (size_t i = 0; i < n; i++) {
+        uint64_t r = oracle_random(seed);
+        int e = low + (int)(r % (uint64_t)(span + 1));
+        oracle_put(row, dtype, i, (int)(r >> 32) & 1, e, (uint32_t)(r >> 33));
+    }
+}
+
+static void swap(char *a, char *b, size_t bytes)
+{
+    char t[4];
+    memcpy(t, a, bytes);
+    memcpy(a, b, bytes);
+    memcpy(b, t, bytes);
+}
+
+void oracle_cancel(uint64_t *seed, void *x, enum mr_dtype x_dtype, void *w, enum mr_dtype w_dtype,
+                   size_t n, size_t rest)
+{
+    size_t bx = (size_t)oracle_fields(x_dtype).bytes, bw = (size_t)oracle_fields(w_dtype).bytes;
+    size_t half = (n - rest) / 2;
+    char *px = x, *pw = w;
+    memcpy(px + half * bx, px, half * bx);
+    memcpy(pw + half * bw, pw, half * bw);
+    for (size_t i = half; i < 2 * half; i++) px[(i + 1) * bx - 1] ^= (char)0x80;
+    for (size_t i = n; i-- > 1;) {
+        size_t j = oracle_random(seed) % (i + 1);
+        if (i == j) continue;
+        swap(px + i * bx, px + j * bx, bx);
+        swap(pw + i * bw, pw + j * bw, bw);
+    }
+}
+
 double oracle_value(const void *data, enum mr_dtype dtype, size_t i)
 {
-    const unsigned char *p = data;
+    struct oracle_fields f = oracle_fields(dtype);
+    const unsigned char *p = (const unsigned char *)data + i * (size_t)f.bytes;
     uint32_t bits = 0;
-    int fraction = dtype == MR_F16 ? 10 : dtype == MR_BF16 ? 7 : 23;
-    int width = dtype == MR_F32 ? 32 : 16, exponents = width - 1 - fraction;
-    p += i * (size_t)(width / 8);
-    for (int b = width / 8; b-- > 0;) bits = bits << 8 | p[b];
-    double m = bits % (1u << fraction);
-    int e = (int)(bits >> fraction) % (1 << exponents), bias = (1 << (exponents - 1)) - 1;
-    double v = e ? ldexp(m + (1 << fraction), e - bias - fraction) : ldexp(m, 1 - bias - fraction);
-    return bits >> (width - 1) ? -v : v;
+    for (int b = f.bytes; b-- > 0;) bits = bits << 8 | p[b];
+    double m = bits % (1u << f.fraction);
+    int e = (int)(bits >> f.fraction) & (f.top + 1), bias = f.top / 2;
+    double v =
+        e ? ldexp(m + (1 << f.fraction), e - bias - f.fraction) : ldexp(m, 1 - bias - f.fraction);
+    return bits >> (8 * f.bytes - 1) ? -v : v;
 }
 
 void oracle_element(mpz_t out, const void *data, enum mr_dtype dtype, size_t i)
@@ -120,7 +171,8 @@ static mpfr_prec_t room(mpfr_prec_t want, const mpfr_t *logits, int count)
 {
     mpfr_prec_t most = 0;
     for (int e = 0; e < count; e++)
-        if (!mpfr_zero_p(logits[e]) && mpfr_get_exp(logits[e]) > most) most = mpfr_get_exp(logits[e]);
+        if (!mpfr_zero_p(logits[e]) && mpfr_get_exp(logits[e]) > most)
+            most = mpfr_get_exp(logits[e]);
     return want + 2000 + most;
 }
 

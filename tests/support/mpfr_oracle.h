@@ -16,13 +16,32 @@
 uint64_t oracle_random(uint64_t *state);
 double oracle_uniform(uint64_t *state, double least, double most);
 
+/* A stored format: bits of the fraction, bytes, the exponent field of its largest numbers. */
+struct oracle_fields {
+    int fraction, bytes, top;
+};
+struct oracle_fields oracle_fields(enum mr_dtype dtype);
+
+/* Writes element i from its fields; m is cut to the fraction. */
+void oracle_put(void *row, enum mr_dtype dtype, size_t i, int sign, int exponent, uint32_t m);
+
+/* Random signs and fractions, exponent fields from [low, low + span], cut to the finite ones; 0 is
+ * subnormal or zero. */
+void oracle_fill(uint64_t *seed, void *row, enum mr_dtype dtype, size_t n, int low, int span);
+
+/* Makes the second half of the products the first half's with the other sign, all shuffled; the
+ * last `rest` ones stay. */
+void oracle_cancel(uint64_t *seed, void *x, enum mr_dtype x_dtype, void *w, enum mr_dtype w_dtype,
+                   size_t n, size_t rest);
+
 /* Element i of a stored vector (BF16, F16, F32) from its fields. */
 double oracle_value(const void *data, enum mr_dtype dtype, size_t i);
 /* out = element i times 2^149. */
 void oracle_element(mpz_t out, const void *data, enum mr_dtype dtype, size_t i);
 
 /* sum = the dot product, size = the sum of |products|, both in units of 2^-298, the finest any
- * product of binary32 numbers needs. least = the lowest set bit of any product (0 if all are zero). */
+ * product of binary32 numbers needs. least = the lowest set bit of any product (0 if all are zero).
+ */
 struct oracle_dot {
     mpz_t sum, size;
     unsigned long least;

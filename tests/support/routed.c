@@ -77,8 +77,10 @@ void problem_set(struct mr_matrix *m, size_t row, size_t column, double value)
     float wide = (float)value;
     uint16_t half = m->dtype == MR_F16 ? mr_fp16_encode(value, MR_RNE, MR_OVERFLOW_IEEE)
                                        : mr_bf16_encode(value, MR_RNE, MR_OVERFLOW_IEEE);
-    if (m->dtype == MR_F32) memcpy((char *)m->data + 4 * at, &wide, 4);
-    else memcpy((char *)m->data + 2 * at, &half, 2);
+    if (m->dtype == MR_F32)
+        memcpy((char *)m->data + 4 * at, &wide, 4);
+    else
+        memcpy((char *)m->data + 2 * at, &half, 2);
 }
 
 void problem_fill(struct mr_matrix *m, double size, uint64_t *state)
@@ -90,6 +92,28 @@ void problem_fill(struct mr_matrix *m, double size, uint64_t *state)
 void problem_fill_bias(struct problem *p, double size, uint64_t *state)
 {
     for (int e = 0; e < p->router.experts; e++) p->bias[e] = (float)(size * routed_normal(state));
+}
+
+struct problem *problem_normal(enum mr_score score, int experts, int top_k, int hidden,
+                               size_t tokens, enum mr_dtype x, enum mr_dtype w, bool bias,
+                               uint64_t *state, const char *name)
+{
+    struct problem *p = problem_new(score, experts, top_k, hidden, tokens, x, w, bias);
+    problem_fill(&p->layer.hidden, 1, state);
+    problem_fill(&p->layer.gate, 2 / sqrt(hidden), state);
+    if (bias) problem_fill_bias(p, 0.1, state);
+    p->name = name;
+    return p;
+}
+
+double problem_norm(const struct mr_matrix *m, size_t row)
+{
+    double sum = 0;
+    for (size_t j = 0; j < m->cols; j++) {
+        double v = brute_element(m, row, j);
+        sum += v * v;
+    }
+    return sqrt(sum);
 }
 
 struct mr_layer problem_slice(const struct mr_layer *layer, size_t first, size_t rows)
@@ -261,8 +285,8 @@ void expect_truth(const struct mr_layer *layer, const struct answers *a, size_t 
     } else {
         ck_assert_msg(!b.unsure, "%s, token %zu: brute force is unsure", name, token);
         for (size_t i = 0; i < k; i++)
-            ck_assert_msg(ids[i] == b.order[i], "%s, token %zu: id %zu is %d, expected %d (%s)", name,
-                          token, i, ids[i], b.order[i],
+            ck_assert_msg(ids[i] == b.order[i], "%s, token %zu: id %zu is %d, expected %d (%s)",
+                          name, token, i, ids[i], b.order[i],
                           mr_certificate_name(a->certificate[token]));
         ck_assert_msg(a->certificate[token] != MR_CERT_UNDECIDED, "%s, token %zu: undecided", name,
                       token);
@@ -294,8 +318,8 @@ void expect_same(const struct answers *a, size_t first_a, const struct answers *
         ck_assert_msg(!memcmp(a->ids + i * k, b->ids + j * k, k * sizeof *a->ids),
                       "%s: ids of tokens %zu and %zu differ", name, i, j);
         ck_assert_msg(!memcmp(a->weights + i * k, b->weights + j * k, k * sizeof *a->weights),
-                      "%s: weights of tokens %zu and %zu differ, the first %.17g and %.17g", name, i,
-                      j, a->weights[i * k], b->weights[j * k]);
+                      "%s: weights of tokens %zu and %zu differ, the first %.17g and %.17g", name,
+                      i, j, a->weights[i * k], b->weights[j * k]);
         bool near = fabs(a->gap[i] - b->gap[j]) <= a->radius[i] + b->radius[j];
         bool same = !memcmp(&a->gap[i], &b->gap[j], sizeof *a->gap);
         ck_assert_msg(same || (near && !gap_bits), "%s: gaps of tokens %zu and %zu: %.17g, %.17g",
