@@ -31,6 +31,10 @@ double bench_other_coretypes(const char *program, const struct bench_input *in, 
 /* The child's side: prints median seconds, or dies if a result is wrong. */
 int bench_dgemm_child(const struct bench_input *in, int threads);
 
+/* Seconds to judge ids and weights [tokens, top_k], which must be found exact (else NaN). */
+double bench_verify(const struct bench_input *in, int threads, const int32_t *ids,
+                    const double *weights);
+
 /* Dots by each way, and rows that take the exact-bin path. */
 void bench_exact_paths(json_t *report);
 /* Peak anonymous memory of a long run over mapped hidden states, MiB beyond what was there before. */
