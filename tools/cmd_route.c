@@ -14,6 +14,7 @@
 const char help_route[] =
     "usage: moeref route CASE [options]\n"
     "       moeref route --config F --gate F[:TENSOR] [--bias F[:TENSOR]]\n"
+    "                    [--gate-bias F[:TENSOR]]\n"
     "                    --hidden F[:TENSOR] | --logits F[:TENSOR] [options]\n"
     "\n"
     "Certified routing: for every token the experts that it must go to, proven, the gap at the cut\n"
@@ -29,6 +30,8 @@ const char help_route[] =
     "  --capture F       read the captured tensors from F instead of the case's files\n"
     "  --seed N          seed of a generated case\n"
     "  --layer N         with plain files: the layer whose default tensor names to look for\n"
+    "  --gate-bias F     with plain files: linear bias of the gate, part of the logits (gpt-oss).\n"
+    "                    Default, as for --bias: the tensor of that name beside the gate weight\n"
     "  --exact-weights   weights correctly rounded through MPFR (default: within 4 ulp)\n"
     "  --no-blas         every logit exact, no BLAS: slow\n"
     "  --threads N       same bytes for every N (default: as many as there are processors)\n"
@@ -48,9 +51,9 @@ const char help_route[] =
     "example: moeref route cases/glm4moe-tiny.json --layers 3 --arith bf16-logits\n";
 
 enum {
-    OPT_CONFIG = 256, OPT_GATE, OPT_BIAS, OPT_HIDDEN, OPT_LOGITS, OPT_LAYERS, OPT_PHASE, OPT_ARITH,
-    OPT_FROM, OPT_CAPTURE, OPT_SEED, OPT_LAYER, OPT_EXACT, OPT_NO_BLAS, OPT_THREADS, OPT_JSON,
-    OPT_CSV, OPT_TOKENS, OPT_PROFILES
+    OPT_CONFIG = 256, OPT_GATE, OPT_BIAS, OPT_GATE_BIAS, OPT_HIDDEN, OPT_LOGITS, OPT_LAYERS,
+    OPT_PHASE, OPT_ARITH, OPT_FROM, OPT_CAPTURE, OPT_SEED, OPT_LAYER, OPT_EXACT, OPT_NO_BLAS,
+    OPT_THREADS, OPT_JSON, OPT_CSV, OPT_TOKENS, OPT_PROFILES
 };
 
 struct arguments {
@@ -68,6 +71,7 @@ static const struct option long_options[] = {
     {"config", required_argument, NULL, OPT_CONFIG},
     {"gate", required_argument, NULL, OPT_GATE},
     {"bias", required_argument, NULL, OPT_BIAS},
+    {"gate-bias", required_argument, NULL, OPT_GATE_BIAS},
     {"hidden", required_argument, NULL, OPT_HIDDEN},
     {"logits", required_argument, NULL, OPT_LOGITS},
     {"layers", required_argument, NULL, OPT_LAYERS},
@@ -109,6 +113,7 @@ static void parse(int argc, char **argv, struct arguments *a)
         case OPT_CONFIG: a->files.config = optarg; break;
         case OPT_GATE: a->files.gate = optarg; break;
         case OPT_BIAS: a->files.bias = optarg; break;
+        case OPT_GATE_BIAS: a->files.gate_bias = optarg; break;
         case OPT_HIDDEN: a->files.hidden = optarg; break;
         case OPT_LOGITS: a->files.logits = optarg; break;
         case OPT_LAYERS: check_layers(a->request.layers = optarg); break;
@@ -144,9 +149,9 @@ static void parse(int argc, char **argv, struct arguments *a)
 static void check_arguments(struct arguments *a)
 {
     const struct mr_case_files *f = &a->files;
-    if (a->case_path && (f->bias || f->layer >= 0))
+    if (a->case_path && (f->bias || f->gate_bias || f->layer >= 0))
         die(2, "route: %s belongs to plain files, not to a CASE",
-            f->bias ? "--bias" : "--layer (--layers chooses)");
+            f->bias ? "--bias" : f->gate_bias ? "--gate-bias" : "--layer (--layers chooses)");
     if (!a->case_path && (a->options.capture || a->options.seed >= 0))
         die(2, "route: --capture and --seed belong to a CASE");
     if (a->profiles && (a->request.tokens || a->csv || a->arith_given))

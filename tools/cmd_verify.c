@@ -15,6 +15,7 @@
 const char help_verify[] =
     "usage: moeref verify CASE [--observed F]... [options]\n"
     "       moeref verify --config F --gate F[:TENSOR] [--bias F[:TENSOR]]\n"
+    "                     [--gate-bias F[:TENSOR]]\n"
     "                     --hidden F[:TENSOR] | --logits F[:TENSOR]\n"
     "                     --ids F[:TENSOR] [--weights F[:TENSOR]] | --observed F... [options]\n"
     "\n"
@@ -39,6 +40,8 @@ const char help_verify[] =
     "  --capture F       read the captured tensors from F instead of the case's files\n"
     "  --seed N          seed of a generated case\n"
     "  --layer N         with plain files: the layer whose default tensor names to look for\n"
+    "  --gate-bias F     with plain files: linear bias of the gate, part of the logits (gpt-oss).\n"
+    "                    Default, as for --bias: the tensor of that name beside the gate weight\n"
     "  --no-blas         every logit exact, no BLAS: slow\n"
     "  --threads N       same bytes for every N (default: as many as there are processors)\n"
     "  --json F          JSON to F ('-': standard output, and no table)\n"
@@ -51,15 +54,17 @@ const char help_verify[] =
     "example: moeref verify cases/qwen3moe-tiny.json --layers 0\n";
 
 enum {
-    OPT_CONFIG = 256, OPT_GATE, OPT_BIAS, OPT_HIDDEN, OPT_LOGITS, OPT_IDS, OPT_WEIGHTS,
-    OPT_OBSERVED, OPT_ARITH, OPT_PROFILE, OPT_PADDED, OPT_FROM, OPT_STRICT, OPT_LAYERS, OPT_PHASE,
-    OPT_CAPTURE, OPT_SEED, OPT_LAYER, OPT_NO_BLAS, OPT_THREADS, OPT_JSON, OPT_JUNIT, OPT_TAP
+    OPT_CONFIG = 256, OPT_GATE, OPT_BIAS, OPT_GATE_BIAS, OPT_HIDDEN, OPT_LOGITS, OPT_IDS,
+    OPT_WEIGHTS, OPT_OBSERVED, OPT_ARITH, OPT_PROFILE, OPT_PADDED, OPT_FROM, OPT_STRICT, OPT_LAYERS,
+    OPT_PHASE, OPT_CAPTURE, OPT_SEED, OPT_LAYER, OPT_NO_BLAS, OPT_THREADS, OPT_JSON, OPT_JUNIT,
+    OPT_TAP
 };
 
 static const struct option long_options[] = {
     {"config", required_argument, NULL, OPT_CONFIG},
     {"gate", required_argument, NULL, OPT_GATE},
     {"bias", required_argument, NULL, OPT_BIAS},
+    {"gate-bias", required_argument, NULL, OPT_GATE_BIAS},
     {"hidden", required_argument, NULL, OPT_HIDDEN},
     {"logits", required_argument, NULL, OPT_LOGITS},
     {"ids", required_argument, NULL, OPT_IDS},
@@ -114,6 +119,7 @@ static void parse(int argc, char **argv, struct arguments *a)
         case OPT_CONFIG: a->files.config = optarg; break;
         case OPT_GATE: a->files.gate = optarg; break;
         case OPT_BIAS: a->files.bias = optarg; break;
+        case OPT_GATE_BIAS: a->files.gate_bias = optarg; break;
         case OPT_HIDDEN: a->files.hidden = optarg; break;
         case OPT_LOGITS: a->files.logits = optarg; break;
         case OPT_IDS: a->files.ids = optarg; break;
@@ -153,10 +159,11 @@ static void parse(int argc, char **argv, struct arguments *a)
 static void check_arguments(struct arguments *a)
 {
     const struct mr_case_files *f = &a->files;
-    if (a->case_path && (f->bias || f->ids || f->weights || f->layer >= 0))
+    if (a->case_path && (f->bias || f->gate_bias || f->ids || f->weights || f->layer >= 0))
         die(2, "verify: %s belongs to plain files, not to a CASE",
-            f->bias ? "--bias" : f->ids ? "--ids (--observed is a CASE's)"
-            : f->weights ? "--weights" : "--layer (--layers chooses)");
+            f->bias ? "--bias" : f->gate_bias ? "--gate-bias"
+            : f->ids ? "--ids (--observed is a CASE's)" : f->weights ? "--weights"
+            : "--layer (--layers chooses)");
     if (!a->case_path && (a->options.capture || a->options.seed >= 0))
         die(2, "verify: --capture and --seed belong to a CASE");
     if (f->ids && a->request.observed_count)

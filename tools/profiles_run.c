@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../ref/io/case_layer.h"
 #include "../ref/num/num.h"
 #include "../ref/route/inspect.h"
 #include "common.h"
@@ -176,11 +177,6 @@ static void merge(struct profiles_outcome *to, const struct profiles_outcome *fr
     }
 }
 
-static struct mr_matrix matrix_of(const struct mr_tensor *t)
-{
-    return (struct mr_matrix){t->data, t->dtype, (size_t)t->shape[0], (size_t)t->shape[1]};
-}
-
 /* The type of the logits: that of the tensor, or what the case's arithmetic says they were before
  * they were widened. */
 static enum mr_type logits_type(const struct mr_case *c, const struct mr_tensor *logits)
@@ -198,29 +194,23 @@ static void run_layer(struct state *s)
 {
     const struct route_request *q = s->request;
     struct mr_case_layer l;
-    struct mr_layer layer = {.router = s->router};
+    struct mr_case_input input;
     size_t experts = (size_t)s->router->experts;
     enum mr_status status = mr_case_get(q->c, s->layer, s->phase, &l, &s->err);
     if (status) die_of(status, &s->err);
-    double *bias = need(experts, sizeof *bias);
+    /* The rows found for this router rank, and the tables show what parts when ranking. */
+    if (l.hash.data)
+        die(3, "%s: layer %d chooses experts by token id, which --profiles does not emulate: leave "
+            "it out by --layers", mr_case_name(q->c), s->layer);
+    status = mr_case_input_make(q->c, &l, q->from_logits, &input, &s->err);
+    if (status) die_of(status, &s->err);
     s->bias = NULL;
     float *narrow = need(experts, sizeof *narrow);
     if (l.bias.data) {
-        mr_widen_f64(l.bias.data, l.bias.dtype, experts, bias);
         mr_widen_f32(l.bias.data, l.bias.dtype, experts, narrow);
-        layer.bias = bias;
         s->bias = narrow;
     }
-    if (s->out->from_logits && !l.logits.data)
-        die(3, "%s: layer %d, phase %s: no logits to start from", mr_case_name(q->c), s->layer,
-            s->phase);
-    if (s->out->from_logits) {
-        layer.logits = matrix_of(&l.logits);
-    } else {
-        layer.hidden = matrix_of(&l.hidden);
-        layer.gate = matrix_of(&l.gate);
-    }
-    s->batch.rows = s->out->from_logits ? layer.logits.rows : layer.hidden.rows;
+    s->batch.rows = s->out->from_logits ? input.layer.logits.rows : input.layer.hidden.rows;
     s->batch.logits = logits_type(q->c, s->out->from_logits ? &l.logits : NULL);
     s->listed_before = s->out->listed;
     clear_layer(s);
@@ -230,8 +220,8 @@ static void run_layer(struct state *s)
                                        .restart = on_restart,
                                        .context = s};
     struct mr_route_result result = {0};
-    status = mr_route_layer(&layer, &options, &result, NULL, &s->err);
-    free(bias);
+    status = mr_route_layer(&input.layer, &options, &result, NULL, &s->err);
+    mr_case_input_free(&input);
     free(narrow);
     if (status) {
         if (s->err.text[0]) die(mr_status_exit(status), "layer %d, phase %s: %s", s->layer,

@@ -5,8 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../ref/io/case_layer.h"
 #include "../ref/io/spill.h"
-#include "../ref/num/num.h"
 #include "common.h"
 
 /* One layer of one phase to be routed. */
@@ -154,11 +154,6 @@ static int by_token(const void *a, const void *b)
     return (x->token > y->token) - (x->token < y->token);
 }
 
-static struct mr_matrix matrix_of(const struct mr_tensor *t)
-{
-    return (struct mr_matrix){t->data, t->dtype, (size_t)t->shape[0], (size_t)t->shape[1]};
-}
-
 static void quantiles(struct state *s, struct mr_spill *spill, double *out)
 {
     check_call(s, mr_spill_quantiles(spill, mr_gap_quantile, MR_GAP_COUNT, out, &s->err));
@@ -197,20 +192,8 @@ static void run_job(struct state *s, struct job *job)
     struct mr_case_layer l;
     s->job = job;
     check_call(s, mr_case_get(q->c, job->layer, job->phase, &l, &s->err));
-    struct mr_layer layer = {.router = s->router};
-    bool given = q->from_logits || mr_case_from_logits(q->c);
-    double *bias = NULL;
-    if (l.bias.data) {
-        bias = need((size_t)s->router->experts, sizeof *bias);
-        mr_widen_f64(l.bias.data, l.bias.dtype, (size_t)s->router->experts, bias);
-        layer.bias = bias;
-    }
-    if (given) {
-        layer.logits = matrix_of(&l.logits);
-    } else {
-        layer.hidden = matrix_of(&l.hidden);
-        layer.gate = matrix_of(&l.gate);
-    }
+    struct mr_case_input input;
+    check_call(s, mr_case_input_make(q->c, &l, q->from_logits, &input, &s->err));
     memset(s->flips, 0, q->arith_count * sizeof *s->flips);
     check_call(s, mr_spill_truncate(s->gaps, 0, &s->err));
     s->all_gaps_before = mr_spill_count(s->all_gaps);
@@ -232,8 +215,9 @@ static void run_job(struct state *s, struct job *job)
                                   .phase = job->phase,
                                   .experts = s->router->experts,
                                   .top_k = s->router->top_k};
-    enum mr_status status = mr_route_layer(&layer, &options, &row->result, s->flips, &s->err);
-    free(bias);
+    enum mr_status status = mr_route_layer(&input.layer, &options, &row->result, s->flips,
+                                           &s->err);
+    mr_case_input_free(&input);
     if (status) {
         char text[sizeof s->err.text];
         snprintf(text, sizeof text, "%s", s->err.text);

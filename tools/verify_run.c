@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../ref/io/case_layer.h"
 #include "../ref/io/observed.h"
-#include "../ref/num/num.h"
 #include "common.h"
 
 struct state {
@@ -25,11 +25,6 @@ struct state {
 static void check_call(struct state *s, enum mr_status status)
 {
     if (status) die_of(status, &s->err);
-}
-
-static struct mr_matrix matrix_of(const struct mr_tensor *t)
-{
-    return (struct mr_matrix){t->data, t->dtype, (size_t)t->shape[0], (size_t)t->shape[1]};
 }
 
 /* The report names what made the radius. */
@@ -162,38 +157,24 @@ static void run_layer(struct state *s, int number, const char *phase)
     struct mr_verify_report *r = s->report;
     struct mr_case_layer l;
     check_call(s, mr_case_get(q->c, number, phase, &l, &s->err));
-    bool given = q->from_logits || mr_case_from_logits(q->c);
-    if (given && !l.logits.data)
-        die(3, "%s: layer %d, phase %s: no logits to start from", mr_case_name(q->c), number,
-            phase);
-    struct mr_layer layer = {.router = s->router};
-    double *bias = NULL;
-    if (l.bias.data) {
-        bias = need((size_t)s->router->experts, sizeof *bias);
-        mr_widen_f64(l.bias.data, l.bias.dtype, (size_t)s->router->experts, bias);
-        layer.bias = bias;
-    }
-    if (given) {
-        layer.logits = matrix_of(&l.logits);
-    } else {
-        layer.hidden = matrix_of(&l.hidden);
-        layer.gate = matrix_of(&l.gate);
-    }
-    if (observe(s, &l, given ? layer.logits.rows : layer.hidden.rows)) {
+    struct mr_case_input input;
+    check_call(s, mr_case_input_make(q->c, &l, q->from_logits, &input, &s->err));
+    const struct mr_layer *layer = &input.layer;
+    if (observe(s, &l, layer->logits.data ? layer->logits.rows : layer->hidden.rows)) {
         memset(s->result.tally, 0, r->source_count * sizeof *s->result.tally);
         memset(s->result.gained, 0, (size_t)r->experts * sizeof *s->result.gained);
         memset(s->result.lost, 0, (size_t)r->experts * sizeof *s->result.lost);
         s->options.order = s->order++;
         s->options.layer = number;
         s->options.phase = phase;
-        enum mr_status status = mr_verify_layer(&layer, &s->options, s->observed, r->source_count,
+        enum mr_status status = mr_verify_layer(layer, &s->options, s->observed, r->source_count,
                                                 &s->result, &r->worst, &s->err);
         if (status)
             die(mr_status_exit(status), "layer %d, phase %s: %s", number, phase, s->err.text);
         keep(s, &l);
     }
     for (size_t i = 0; i < r->source_count; i++) mr_observed_free(&s->observed[i]);
-    free(bias);
+    mr_case_input_free(&input);
     mr_case_release(q->c, number, phase);
 }
 

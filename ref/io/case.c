@@ -23,6 +23,14 @@ const struct mr_config *mr_case_config(const struct mr_case *c)
     return c->has_config ? &c->config : NULL;
 }
 
+enum mr_status mr_case_check_config(const struct mr_case *c, struct mr_error *err)
+{
+    if (!c->config.expert_scale) return MR_OK;
+    return mr_fail(err, MR_ERR_UNSUPPORTED, "%s: %s multiplies each weight by the entry of its "
+                   "expert in a tensor of the checkpoint, and such routers are not served",
+                   c->path, c->config.text_type);
+}
+
 static void free_made(struct case_made *made)
 {
     mr_generated_free(&made->generated);
@@ -133,7 +141,7 @@ static enum mr_status pack_rows(struct mr_case *c, int layer, size_t phase, stru
 struct expected {
     const char *dtypes;
     uint64_t rows, cols;
-    const char *rows_from; /* the tensor that set the rows, for the message */
+    const char *rows_from; /* for the message: the tensor that set the rows, or what ANY_ROWS are */
 };
 
 static void shape_text(const struct mr_tensor *t, char text[192])
@@ -164,18 +172,18 @@ static enum mr_status check(const struct case_found *f, struct expected want, st
     if (t->ndim == ndim && (want.rows == ANY_ROWS || t->shape[0] == want.rows) &&
         (ndim == 1 || t->shape[1] == want.cols))
         return MR_OK;
-    char found[192], rows[32] = "tokens";
+    char found[192], rows[32], cols[32] = "";
+    const char *by = want.rows == ANY_ROWS ? NULL : want.rows_from;
     shape_text(t, found);
     if (want.rows != ANY_ROWS) snprintf(rows, sizeof rows, "%" PRIu64, want.rows);
-    if (ndim == 1)
-        return mr_fail(err, MR_ERR_SHAPE, "%s: %s: expected shape [%s], found %s", f->file, f->name,
-                       rows, found);
-    return mr_fail(err, MR_ERR_SHAPE, "%s: %s: expected shape [%s, %" PRIu64 "]%s%s, found %s",
-                   f->file, f->name, rows, want.cols, want.rows_from ? " by " : "",
-                   want.rows_from ? want.rows_from : "", found);
+    else snprintf(rows, sizeof rows, "%s", want.rows_from);
+    if (want.cols) snprintf(cols, sizeof cols, ", %" PRIu64, want.cols);
+    return mr_fail(err, MR_ERR_SHAPE, "%s: %s: expected shape [%s%s]%s%s, found %s", f->file,
+                   f->name, rows, cols, by ? " by " : "", by ? by : "", found);
 }
 
 #define FLOATS "BF16 F16 F32 "
+#define INDICES "I32 I64 "
 #define INTEGERS "I32 I64 U8 I8 U16 I16 U32 U64 "
 
 static enum mr_status check_all(const struct mr_case *c, const struct case_found *t,
@@ -185,10 +193,13 @@ static enum mr_status check_all(const struct mr_case *c, const struct case_found
              top_k = (uint64_t)c->router.top_k;
     const struct case_found *input = &t[c->from_logits ? TENSOR_LOGITS : TENSOR_HIDDEN];
     uint64_t row = !c->from_logits ? hidden : c->row_stride ? c->row_stride : experts;
-    TRY(check(input, (struct expected){FLOATS, ANY_ROWS, row, NULL}, err));
+    TRY(check(input, (struct expected){FLOATS, ANY_ROWS, row, "tokens"}, err));
     uint64_t tokens = input->tensor.shape[0];
     TRY(check(&t[TENSOR_GATE], (struct expected){FLOATS, experts, hidden, "the router"}, err));
     TRY(check(&t[TENSOR_BIAS], (struct expected){FLOATS, experts, 0, NULL}, err));
+    TRY(check(&t[TENSOR_GATE_BIAS], (struct expected){FLOATS, experts, 0, NULL}, err));
+    TRY(check(&t[TENSOR_HASH], (struct expected){INDICES, ANY_ROWS, top_k, "vocabulary"}, err));
+    TRY(check(&t[TENSOR_TOKEN_IDS], (struct expected){INDICES, tokens, 0, input->name}, err));
     if (!c->from_logits)
         TRY(check(&t[TENSOR_LOGITS], (struct expected){FLOATS, tokens, experts, input->name}, err));
     TRY(check(&t[TENSOR_IDS], (struct expected){INTEGERS, tokens, top_k, input->name}, err));
@@ -227,6 +238,34 @@ static void name_made(struct case_found *f, const struct mr_case *c, const char 
     snprintf(f->name, sizeof f->name, "%s: layer %d: %s", from, layer, mr_case_tensor_keys[which]);
 }
 
+bool mr_case_by_token_id(const struct mr_case *c, int layer)
+{
+    if (!c->has_config) return layer < c->router.hash_layers;
+    for (int i = 0; i < c->router.hash_layers && i < c->config.moe_layer_count; i++)
+        if (c->config.moe_layers[i] == layer) return true;
+    return false;
+}
+
+/* What routing starts from is required; what it does not use is not looked for, except what was
+ * observed. A layer that chooses by token id ranks nothing, and its checkpoint has no bias. */
+enum need { UNUSED, OBSERVED, REQUIRED };
+
+static enum need need_of(const struct mr_case *c, enum case_tensor which, int layer)
+{
+    const struct mr_router *r = &c->router;
+    bool by_id = mr_case_by_token_id(c, layer);
+    switch (which) {
+    case TENSOR_HIDDEN:
+    case TENSOR_GATE: return c->from_logits ? UNUSED : REQUIRED;
+    case TENSOR_BIAS: return r->bias && !by_id ? REQUIRED : UNUSED;
+    case TENSOR_GATE_BIAS: return r->gate_bias && !c->from_logits ? REQUIRED : UNUSED;
+    case TENSOR_HASH:
+    case TENSOR_TOKEN_IDS: return by_id ? REQUIRED : UNUSED;
+    case TENSOR_LOGITS: return c->from_logits ? REQUIRED : OBSERVED;
+    default: return OBSERVED;
+    }
+}
+
 enum mr_status mr_case_get(struct mr_case *c, int layer, const char *phase,
                            struct mr_case_layer *out, struct mr_error *err)
 {
@@ -256,13 +295,10 @@ enum mr_status mr_case_get(struct mr_case *c, int layer, const char *phase,
     }
     /* What is not there yet: required if routing needs it, else only observed. */
     for (int i = 0; i < TENSOR_COUNT; i++) {
-        if (t[i].tensor.data) continue;
-        bool weight = i == TENSOR_GATE || i == TENSOR_BIAS;
-        if (c->from_logits && (i == TENSOR_HIDDEN || i == TENSOR_GATE)) continue;
-        if (i == TENSOR_BIAS && !c->router.bias) continue;
-        if (weight && weights_made) continue;
-        bool required = weight || i == (c->from_logits ? TENSOR_LOGITS : TENSOR_HIDDEN);
-        TRY(mr_case_find(c, (enum case_tensor)i, layer, phase, required, &t[i], err));
+        enum need need = need_of(c, (enum case_tensor)i, layer);
+        if (t[i].tensor.data || need == UNUSED) continue;
+        if (weights_made && mr_case_in_checkpoint((enum case_tensor)i)) continue;
+        TRY(mr_case_find(c, (enum case_tensor)i, layer, phase, need == REQUIRED, &t[i], err));
     }
     TRY(check_all(c, t, err));
     if (c->row_stride) TRY(pack_rows(c, layer, p, &t[TENSOR_LOGITS].tensor, err));
@@ -270,7 +306,8 @@ enum mr_status mr_case_get(struct mr_case *c, int layer, const char *phase,
         .layer = layer, .phase = c->phases[p], .hidden = t[TENSOR_HIDDEN].tensor,
         .gate = t[TENSOR_GATE].tensor, .bias = t[TENSOR_BIAS].tensor,
         .logits = t[TENSOR_LOGITS].tensor, .topk_ids = t[TENSOR_IDS].tensor,
-        .topk_weights = t[TENSOR_WEIGHTS].tensor,
+        .topk_weights = t[TENSOR_WEIGHTS].tensor, .gate_bias = t[TENSOR_GATE_BIAS].tensor,
+        .hash = t[TENSOR_HASH].tensor, .token_ids = t[TENSOR_TOKEN_IDS].tensor,
     };
     return MR_OK;
 }

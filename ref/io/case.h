@@ -20,7 +20,12 @@ struct mr_case_layer {
     const char *phase;         /* "all" for a case without phases */
     struct mr_tensor hidden;   /* [tokens, hidden]; data NULL when input is logits */
     struct mr_tensor gate;     /* [experts, hidden]; data NULL when input is logits */
-    struct mr_tensor bias;     /* [experts] F32, BF16 or F16; data NULL when the router has none */
+    struct mr_tensor bias;     /* [experts] F32, BF16 or F16; data NULL when the router has none, or
+                                  the layer chooses by token id */
+    struct mr_tensor gate_bias; /* the same, when the router has one and input is hidden */
+    /* A layer that chooses experts by token id (router.hash_layers): tid2eid [vocabulary, top_k]
+     * and token ids [tokens], I32 or I64. Data NULL in all others. */
+    struct mr_tensor hash, token_ids;
     struct mr_tensor logits;   /* [tokens, experts]: the input when input is logits, otherwise what
                                   was observed */
     struct mr_tensor topk_ids, topk_weights; /* observed, [tokens, top_k] */
@@ -32,7 +37,8 @@ struct mr_case_options {
     long seed;           /* of "generate"; negative: the case's */
 };
 /* options may be NULL. Reading a case opens its config, checkpoint and capture files (safetensors
- * are mapped, not read) and fails if one is bad. After a failure *out is NULL. */
+ * are mapped, not read) and fails if one is bad. A config whose weights struct mr_router cannot say
+ * (expert_scale) is MR_ERR_UNSUPPORTED. After a failure *out is NULL. */
 enum mr_status mr_case_load(const char *path, const struct mr_case_options *options,
                             struct mr_case **out, struct mr_error *err);
 /* The same from text in memory; path is for messages, and the folder of its relative paths. No file
@@ -70,10 +76,11 @@ void mr_case_release(struct mr_case *c, int layer, const char *phase);
  * strings are NULL. hidden and logits exclude each other; logits needs no gate. F is what
  * mr_checkpoint_add takes; if all of F:TENSOR names a file, it is that file. Without TENSOR: the
  * layer's default name if it is there, else the only tensor of the file, else an error that lists
- * candidates. A bias that the router needs and --bias does not name is looked for beside the gate
- * weight. The case has one layer and the phase "all". */
+ * candidates. A bias that the router needs and --bias (--gate-bias) does not name is looked for
+ * beside the gate weight. A layer that chooses experts by token id needs a case file. The case has
+ * one layer and the phase "all". */
 struct mr_case_files {
-    const char *config, *gate, *bias, *hidden, *logits;
+    const char *config, *gate, *bias, *gate_bias, *hidden, *logits;
     const char *ids, *weights; /* observed; verify only */
     int layer; /* which layer's names to look for when no TENSOR is given; -1: the only one there */
 };

@@ -10,6 +10,7 @@
 static const char *const options[TENSOR_COUNT] = {
     [TENSOR_HIDDEN] = "--hidden", [TENSOR_GATE] = "--gate", [TENSOR_BIAS] = "--bias",
     [TENSOR_LOGITS] = "--logits", [TENSOR_IDS] = "--ids", [TENSOR_WEIGHTS] = "--weights",
+    [TENSOR_GATE_BIAS] = "--gate-bias",
 };
 
 /* Whether name is pattern with some {phase} (no dot in it) and some {layer}. */
@@ -149,18 +150,48 @@ static enum mr_status open_spec(struct mr_case *c, enum case_tensor which, const
 }
 
 /* A shard as it comes holds weight and bias side by side. */
-static enum mr_status bias_beside_gate(struct mr_case *c, int layer, struct mr_error *err)
+static enum mr_status beside_gate(struct mr_case *c, enum case_tensor which, const char *what,
+                                  int layer, struct mr_error *err)
 {
-    struct case_found *found = &c->plain_tensors[TENSOR_BIAS];
+    struct case_found *found = &c->plain_tensors[which];
     struct mr_checkpoint *set = c->files[TENSOR_GATE];
-    if (set && layer >= 0 && c->names[TENSOR_BIAS]) {
-        TRY(mr_case_expand(c, c->names[TENSOR_BIAS], layer, "all", found->name, err));
+    if (set && layer >= 0 && c->names[which]) {
+        TRY(mr_case_expand(c, c->names[which], layer, "all", found->name, err));
         if (mr_checkpoint_has(set, found->name))
             return mr_checkpoint_find(set, found->name, &found->tensor, &found->file, err);
     }
-    return mr_fail(err, MR_ERR_MISSING, "%s: %s has a correction bias, expected --bias F[:TENSOR]%s"
-                   "%s", c->path, c->config.model_type, *found->name ? " or beside the gate " : "",
-                   found->name);
+    return mr_fail(err, MR_ERR_MISSING, "%s: %s has a %s bias, expected %s F[:TENSOR]%s%s", c->path,
+                   c->config.model_type, what, options[which],
+                   *found->name ? " or beside the gate " : "", found->name);
+}
+
+/* Options for what the router does not use are refused: nobody is to think that they counted. */
+static enum mr_status check_options(const struct mr_case *c, const struct mr_case_files *files,
+                                    struct mr_error *err)
+{
+    if (files->bias && !c->router.bias)
+        return mr_fail(err, MR_ERR_USAGE, "--bias: a %s router has none", c->config.model_type);
+    if (files->gate_bias && !c->router.gate_bias)
+        return mr_fail(err, MR_ERR_USAGE, "--gate-bias: a %s router has none",
+                       c->config.model_type);
+    if (files->gate_bias && c->from_logits)
+        return mr_fail(err, MR_ERR_USAGE, "--gate-bias: given logits hold it already");
+    return MR_OK;
+}
+
+/* No argument brings a table or token ids, so it must be known that the layer needs none. */
+static enum mr_status check_ranked(const struct mr_case *c, int layer, struct mr_error *err)
+{
+    if (c->router.hash_layers == 0) return MR_OK;
+    if (layer < 0)
+        return mr_fail(err, MR_ERR_MISSING, "%s: the first %d MoE layers of %s choose experts by "
+                       "token id: which layer is this? say --layer N", c->path,
+                       c->router.hash_layers, c->config.model_type);
+    if (mr_case_by_token_id(c, layer))
+        return mr_fail(err, MR_ERR_UNSUPPORTED, "%s: layer %d of %s chooses experts by token id, "
+                       "and plain files bring neither its table nor token ids: expected a case "
+                       "file", c->path, layer, c->config.model_type);
+    return MR_OK;
 }
 
 static enum mr_status load(struct mr_case *c, const struct mr_case_files *files,
@@ -169,26 +200,25 @@ static enum mr_status load(struct mr_case *c, const struct mr_case_files *files,
     const char *specs[TENSOR_COUNT] = {
         [TENSOR_HIDDEN] = files->hidden, [TENSOR_GATE] = files->gate, [TENSOR_BIAS] = files->bias,
         [TENSOR_LOGITS] = files->logits, [TENSOR_IDS] = files->ids,
-        [TENSOR_WEIGHTS] = files->weights,
+        [TENSOR_WEIGHTS] = files->weights, [TENSOR_GATE_BIAS] = files->gate_bias,
     };
-    static const enum case_tensor order[] = {TENSOR_GATE, TENSOR_BIAS, TENSOR_HIDDEN, TENSOR_LOGITS,
-                                             TENSOR_IDS, TENSOR_WEIGHTS};
+    static const enum case_tensor order[] = {TENSOR_GATE, TENSOR_BIAS, TENSOR_GATE_BIAS,
+                                             TENSOR_HIDDEN, TENSOR_LOGITS, TENSOR_IDS,
+                                             TENSOR_WEIGHTS};
     TRY(mr_config_load(files->config, &c->config, err));
     c->has_config = c->plain = true;
     c->router = c->config.router;
-    if (files->bias && !c->router.bias)
-        return mr_fail(err, MR_ERR_USAGE, "--bias: a %s router has none", c->config.model_type);
-    c->names[TENSOR_HIDDEN] = "{phase}.model.layers.{layer}.mlp.gate.input";
-    c->names[TENSOR_LOGITS] = "{phase}.model.layers.{layer}.mlp.gate.logits";
-    c->names[TENSOR_IDS] = "{phase}.model.layers.{layer}.mlp.topk_ids";
-    c->names[TENSOR_WEIGHTS] = "{phase}.model.layers.{layer}.mlp.topk_weights";
-    c->names[TENSOR_GATE] = mr_config_gate_name(&c->config);
-    c->names[TENSOR_BIAS] = mr_config_bias_name(&c->config);
-    c->gate_alias = mr_config_gate_alias(&c->config);
+    TRY(mr_case_check_config(c, err));
+    TRY(check_options(c, files, err));
+    mr_case_default_names(c);
     int layer = files->layer;
     for (size_t i = 0; i < sizeof order / sizeof *order; i++)
         TRY(open_spec(c, order[i], specs[order[i]], &layer, err));
-    if (c->router.bias && !files->bias) TRY(bias_beside_gate(c, layer, err));
+    TRY(check_ranked(c, layer, err));
+    if (c->router.bias && !files->bias)
+        TRY(beside_gate(c, TENSOR_BIAS, "correction", layer, err));
+    if (c->router.gate_bias && !files->gate_bias && !c->from_logits)
+        TRY(beside_gate(c, TENSOR_GATE_BIAS, "linear gate", layer, err));
     c->phases = calloc(1, sizeof *c->phases);
     c->layers = calloc(1, sizeof *c->layers);
     const char *slash = strrchr(c->path, '/');

@@ -56,12 +56,29 @@ static enum mr_status read_choices(struct mr_case *c, const json_t *o, struct mr
     return MR_OK;
 }
 
+/* What few classes have: absent is none, or what config says. */
+static enum mr_status read_extras(struct mr_case *c, const json_t *o, struct mr_error *err)
+{
+    struct mr_router *r = &c->router;
+    const json_t *gate_bias = json_object_get(o, "gate_bias"),
+                 *hash = json_object_get(o, "hash_layers");
+    if (gate_bias)
+        TRY(mr_json_bool(gate_bias, c->path, "router.gate_bias", &r->gate_bias, err));
+    if (hash) TRY(mr_json_int(hash, c->path, "router.hash_layers", 0, &r->hash_layers, err));
+    if (c->has_config && r->hash_layers > c->config.moe_layer_count)
+        return mr_fail(err, MR_ERR_VALUE, "%s: \"router.hash_layers\": expected at most %d, the "
+                       "MoE layers of the config, found %d", c->path, c->config.moe_layer_count,
+                       r->hash_layers);
+    return MR_OK;
+}
+
 /* Without a config every figure must be here: there is no class to document a default. */
 enum mr_status mr_case_read_router(struct mr_case *c, const json_t *o, struct mr_error *err)
 {
     static const char *const known[] = {"experts", "top_k", "hidden", "score", "bias", "n_group",
                                         "topk_group", "norm_topk_prob", "routed_scaling_factor",
-                                        "selection", "group_score", NULL};
+                                        "selection", "group_score", "gate_bias", "hash_layers",
+                                        NULL};
     struct mr_router *r = &c->router;
     if (!o && !c->has_config)
         return mr_fail(err, MR_ERR_MISSING, "%s: neither \"config\" nor \"router\" is there",
@@ -92,6 +109,7 @@ enum mr_status mr_case_read_router(struct mr_case *c, const json_t *o, struct mr
         TRY(mr_json_double(value, c->path, "router.routed_scaling_factor",
                            &r->routed_scaling_factor, err));
     TRY(read_choices(c, o, err));
+    TRY(read_extras(c, o, err));
     return mr_router_check(r, c->path, err);
 }
 

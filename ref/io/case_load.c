@@ -81,20 +81,9 @@ static enum mr_status read_phases(struct mr_case *c, struct mr_error *err)
     return MR_OK;
 }
 
-/* Hugging Face's names, by model_type; without a config those of most classes. */
 static enum mr_status read_names(struct mr_case *c, struct mr_error *err)
 {
-    c->names[TENSOR_HIDDEN] = "{phase}.model.layers.{layer}.mlp.gate.input";
-    c->names[TENSOR_LOGITS] = "{phase}.model.layers.{layer}.mlp.gate.logits";
-    c->names[TENSOR_IDS] = "{phase}.model.layers.{layer}.mlp.topk_ids";
-    c->names[TENSOR_WEIGHTS] = "{phase}.model.layers.{layer}.mlp.topk_weights";
-    c->names[TENSOR_GATE] = "model.layers.{layer}.mlp.gate.weight";
-    c->names[TENSOR_BIAS] = "model.layers.{layer}.mlp.gate.e_score_correction_bias";
-    if (c->has_config) {
-        c->names[TENSOR_GATE] = mr_config_gate_name(&c->config);
-        c->names[TENSOR_BIAS] = mr_config_bias_name(&c->config);
-        c->gate_alias = mr_config_gate_alias(&c->config);
-    }
+    mr_case_default_names(c);
     const json_t *names;
     TRY(expect_kind(c, "names", JSON_OBJECT, "an object", &names, err));
     if (names) TRY(mr_json_keys(names, c->path, "names.", mr_case_tensor_keys, err));
@@ -131,7 +120,18 @@ static enum mr_status read_config(struct mr_case *c, struct mr_error *err)
     if (status != MR_OK) return status;
     c->has_config = true;
     c->router = c->config.router;
-    return MR_OK;
+    return mr_case_check_config(c, err);
+}
+
+/* What no class of generated layers makes. */
+static enum mr_status check_generate(const struct mr_case *c, struct mr_error *err)
+{
+    const struct mr_router *r = &c->router;
+    if (r->gate_bias || r->hash_layers)
+        return mr_fail(err, MR_ERR_UNSUPPORTED, "%s: \"generate\" makes no %s, and the router has "
+                       "%s", c->path, r->gate_bias ? "gate bias" : "table from token id to experts",
+                       r->gate_bias ? "one" : "hash_layers");
+    return mr_generate_check(c->generate, r, c->path, err);
 }
 
 static enum mr_status add_file(const struct mr_case *c, struct mr_checkpoint *set, const char *path,
@@ -216,7 +216,7 @@ static enum mr_status load(struct mr_case *c, const struct mr_case_options *opti
                        "found %zu", c->path, c->router.experts, c->row_stride);
     TRY(read_names(c, err));
     if (inlined) TRY(mr_case_read_inline(c, inlined, err));
-    if (c->generate) TRY(mr_generate_check(c->generate, &c->router, c->path, err));
+    if (c->generate) TRY(check_generate(c, err));
     c->seed = options ? options->seed : -1;
     TRY(open_list(c, checkpoint, &c->weights, err));
     if (capture_option) {

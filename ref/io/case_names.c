@@ -10,7 +10,31 @@
 const char *const mr_case_tensor_keys[TENSOR_COUNT + 1] = {
     [TENSOR_HIDDEN] = "hidden", [TENSOR_GATE] = "gate", [TENSOR_BIAS] = "bias",
     [TENSOR_LOGITS] = "logits", [TENSOR_IDS] = "topk_ids", [TENSOR_WEIGHTS] = "topk_weights",
+    [TENSOR_GATE_BIAS] = "gate_bias", [TENSOR_HASH] = "hash", [TENSOR_TOKEN_IDS] = "token_ids",
 };
+
+bool mr_case_in_checkpoint(enum case_tensor which)
+{
+    return which == TENSOR_GATE || which == TENSOR_BIAS || which == TENSOR_GATE_BIAS ||
+           which == TENSOR_HASH;
+}
+
+void mr_case_default_names(struct mr_case *c)
+{
+    c->names[TENSOR_HIDDEN] = "{phase}.model.layers.{layer}.mlp.gate.input";
+    c->names[TENSOR_LOGITS] = "{phase}.model.layers.{layer}.mlp.gate.logits";
+    c->names[TENSOR_IDS] = "{phase}.model.layers.{layer}.mlp.topk_ids";
+    c->names[TENSOR_WEIGHTS] = "{phase}.model.layers.{layer}.mlp.topk_weights";
+    c->names[TENSOR_TOKEN_IDS] = "{phase}.input_ids";
+    c->names[TENSOR_GATE] = "model.layers.{layer}.mlp.gate.weight";
+    c->names[TENSOR_BIAS] = "model.layers.{layer}.mlp.gate.e_score_correction_bias";
+    if (!c->has_config) return;
+    c->names[TENSOR_GATE] = mr_config_gate_name(&c->config);
+    c->names[TENSOR_BIAS] = mr_config_bias_name(&c->config);
+    c->names[TENSOR_GATE_BIAS] = mr_config_gate_bias_name(&c->config);
+    c->names[TENSOR_HASH] = mr_config_hash_name(&c->config);
+    c->gate_alias = mr_config_gate_alias(&c->config);
+}
 
 enum mr_status mr_case_expand(const struct mr_case *c, const char *pattern, int layer,
                               const char *phase, char name[512], struct mr_error *err)
@@ -44,13 +68,13 @@ enum mr_status mr_case_find(struct mr_case *c, enum case_tensor which, int layer
                            mr_case_tensor_keys[which]);
         return MR_OK;
     }
-    bool weight = which == TENSOR_GATE || which == TENSOR_BIAS;
+    bool weight = mr_case_in_checkpoint(which);
     struct mr_checkpoint *set = weight ? c->weights : c->captures;
     if (!required && (!c->names[which] || !set)) return MR_OK;
     if (!c->names[which])
         return mr_fail(err, MR_ERR_MISSING, "%s: %s is needed, and %s has no name for it: "
                        "\"names\" must give one", c->path, mr_case_tensor_keys[which],
-                       c->config.model_type);
+                       c->has_config ? c->config.model_type : "a case without config");
     TRY(mr_case_expand(c, c->names[which], layer, phase, found->name, err));
     if (!set)
         return mr_fail(err, MR_ERR_MISSING, "%s: tensor %s is needed, and the case has no \"%s\"",

@@ -7,7 +7,7 @@
 
 enum case_tensor {
     TENSOR_HIDDEN, TENSOR_GATE, TENSOR_BIAS, TENSOR_LOGITS, TENSOR_IDS, TENSOR_WEIGHTS,
-    TENSOR_COUNT
+    TENSOR_GATE_BIAS, TENSOR_HASH, TENSOR_TOKEN_IDS, TENSOR_COUNT
 };
 
 /* Keys of "names", in that order. */
@@ -63,6 +63,15 @@ struct mr_case {
         if (try_status_ != MR_OK) return try_status_; \
     } while (0)
 
+/* Whether it lies in the checkpoint, not in the capture. */
+bool mr_case_in_checkpoint(enum case_tensor which);
+/* c->names, c->gate_alias: Hugging Face's, by model_type; without a config those of most
+ * classes. */
+void mr_case_default_names(struct mr_case *c);
+/* Refuses a config that means more than struct mr_router says. */
+enum mr_status mr_case_check_config(const struct mr_case *c, struct mr_error *err);
+/* Whether the layer is one of the router's hash_layers. */
+bool mr_case_by_token_id(const struct mr_case *c, int layer);
 /* pattern with {phase} and {layer} replaced; MR_ERR_VALUE if the name does not fit. */
 enum mr_status mr_case_expand(const struct mr_case *c, const char *pattern, int layer,
                               const char *phase, char name[512], struct mr_error *err);

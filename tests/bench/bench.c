@@ -87,6 +87,13 @@ struct mr_layer bench_layer(const struct bench_input *in, const struct mr_router
                              .bias = router->bias ? in->bias : NULL};
 }
 
+/* Idle threads of OpenBLAS and libgomp spin for tens of milliseconds before they sleep: what is timed
+ * next shall have the cores to itself. */
+void bench_settle(void)
+{
+    usleep(150000);
+}
+
 /* Answers of a whole layer, kept for comparison. */
 struct answers {
     int32_t *ids;
@@ -121,6 +128,7 @@ static double route(const struct bench_input *in, const struct mr_router *router
     options.rows = keep;
     options.context = answers;
     if (flips) memset(flips, 0, options.arith_count * sizeof *flips);
+    bench_settle();
     double start = bench_now();
     if (mr_route_layer(&layer, &options, result, flips, &err)) stop(err.text);
     return bench_now() - start;

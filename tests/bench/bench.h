@@ -19,6 +19,7 @@ struct bench_input {
 
 struct mr_layer bench_layer(const struct bench_input *in, const struct mr_router *router);
 double bench_now(void);
+void bench_settle(void); /* before anything is timed */
 double bench_median(double *v, size_t n);
 
 /* One full dgemm [tokens, hidden] x [experts, hidden]^T with `threads` threads; seconds. */

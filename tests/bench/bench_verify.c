@@ -26,6 +26,7 @@ double bench_verify(const struct bench_input *in, int threads, const int32_t *id
     struct mr_verify_options options = {
         .threads = threads, .model = mr_error_model(NULL), .phase = "all"};
     struct mr_layer layer = bench_layer(in, &in->sigmoid);
+    bench_settle();
     double start = bench_now();
     enum mr_status status =
         mr_verify_layer(&layer, &options, &observed, 1, &result, &worst, NULL);
