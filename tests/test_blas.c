@@ -24,9 +24,9 @@ static double spoilt(double v, double add)
 }
 
 static void stub_sgemm(size_t m, size_t n, size_t k, const float *a, size_t lda, const float *b,
-                       size_t ldb, float *c, size_t ldc)
+                       size_t ldb, float beta, float *c, size_t ldc)
 {
-    mr_openblas.sgemm_nt(m, n, k, a, lda, b, ldb, c, ldc);
+    mr_openblas.sgemm_nt(m, n, k, a, lda, b, ldb, beta, c, ldc);
     for (size_t i = 0; i < stub.count; i++) {
         const struct damage *d = &stub.list[i];
         if (d->row < stub.row || d->row >= stub.row + m) continue;
@@ -37,9 +37,9 @@ static void stub_sgemm(size_t m, size_t n, size_t k, const float *a, size_t lda,
 }
 
 static void stub_dgemm(size_t m, size_t n, size_t k, const double *a, size_t lda, const double *b,
-                       size_t ldb, double *c, size_t ldc)
+                       size_t ldb, double beta, double *c, size_t ldc)
 {
-    mr_openblas.dgemm_nt(m, n, k, a, lda, b, ldb, c, ldc);
+    mr_openblas.dgemm_nt(m, n, k, a, lda, b, ldb, beta, c, ldc);
     for (size_t i = 0; i < stub.count; i++) {
         const struct damage *d = &stub.list[i];
         if (d->row < stub.row || d->row >= stub.row + m) continue;
@@ -316,7 +316,7 @@ static double largest_sum(struct problem *p, bool narrow, size_t rounds, uint64_
     struct mr_filter f;
     double most = 0;
     size_t experts = p->layer.gate.rows, rows = p->layer.hidden.rows;
-    ck_assert(!mr_gate_prepare(&p->layer.gate, p->layer.hidden.dtype, narrow, &g, NULL));
+    ck_assert(!mr_gate_prepare(&p->layer.gate, p->layer.hidden.dtype, narrow, 2, &g, NULL));
     ck_assert(!mr_filter_new(&g, &f));
     for (size_t round = 0; round < rounds; round++) {
         if (round) problem_fill(&p->layer.hidden, 1, state);

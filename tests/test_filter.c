@@ -237,7 +237,7 @@ static double share_of_radius(const struct problem *p, bool narrow)
     struct mr_filter f;
     double most = 0;
     size_t rows = p->layer.hidden.rows, experts = p->layer.gate.rows, usable = 0;
-    ck_assert(!mr_gate_prepare(&p->layer.gate, p->layer.hidden.dtype, narrow, &g, NULL));
+    ck_assert(!mr_gate_prepare(&p->layer.gate, p->layer.hidden.dtype, narrow, 2, &g, NULL));
     ck_assert(!mr_filter_new(&g, &f));
     mr_filter_block(&f, &g, p->layer.hidden.data, p->layer.hidden.dtype, rows, &mr_openblas);
     for (size_t t = 0; t < rows; t++) {

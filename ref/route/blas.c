@@ -7,17 +7,17 @@
 #include "../isa.h"
 
 static void sgemm_nt(size_t m, size_t n, size_t k, const float *a, size_t lda, const float *b,
-                     size_t ldb, float *c, size_t ldc)
+                     size_t ldb, float beta, float *c, size_t ldc)
 {
     cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (blasint)m, (blasint)n, (blasint)k, 1.0f,
-                a, (blasint)lda, b, (blasint)ldb, 0.0f, c, (blasint)ldc);
+                a, (blasint)lda, b, (blasint)ldb, beta, c, (blasint)ldc);
 }
 
 static void dgemm_nt(size_t m, size_t n, size_t k, const double *a, size_t lda, const double *b,
-                     size_t ldb, double *c, size_t ldc)
+                     size_t ldb, double beta, double *c, size_t ldc)
 {
     cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (blasint)m, (blasint)n, (blasint)k, 1.0, a,
-                (blasint)lda, b, (blasint)ldb, 0.0, c, (blasint)ldc);
+                (blasint)lda, b, (blasint)ldb, beta, c, (blasint)ldc);
 }
 
 const struct mr_blas mr_openblas = {sgemm_nt, dgemm_nt};

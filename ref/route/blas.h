@@ -1,5 +1,5 @@
-/* The one thing the filter asks of BLAS: C = A B^T, row major, A [m, k], B [n, k], C [m, n]. A pair
- * of function pointers, so that tests can put a wrong BLAS there. */
+/* The one thing the filter asks of BLAS: C = beta C + A B^T, beta 0 or 1, row major, A [m, k],
+ * B [n, k], C [m, n]. A pair of function pointers, so that tests can put a wrong BLAS there. */
 #ifndef MOEREF_BLAS_H
 #define MOEREF_BLAS_H
 
@@ -7,9 +7,9 @@
 
 struct mr_blas {
     void (*sgemm_nt)(size_t m, size_t n, size_t k, const float *a, size_t lda, const float *b,
-                     size_t ldb, float *c, size_t ldc);
+                     size_t ldb, float beta, float *c, size_t ldc);
     void (*dgemm_nt)(size_t m, size_t n, size_t k, const double *a, size_t lda, const double *b,
-                     size_t ldb, double *c, size_t ldc);
+                     size_t ldb, double beta, double *c, size_t ldc);
 };
 
 extern const struct mr_blas mr_openblas;

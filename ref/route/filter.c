@@ -32,37 +32,68 @@ void mr_gate_free(struct mr_gate *g)
     memset(g, 0, sizeof *g);
 }
 
-static enum mr_status prepare_row(struct mr_gate *g, size_t e, float *row, struct mr_error *err)
+/* Widens one row and learns what there is to know of it. */
+static void prepare_row(struct mr_gate *g, size_t e)
 {
     size_t n = g->stored.cols, bytes = mr_dtype_bits(g->stored.dtype) / 8;
     const char *src = (const char *)g->stored.data + e * n * bytes;
+    float piece[MR_CHUNK];
     struct mr_row_scan scan;
     mr_row_scan_begin(&scan);
-    mr_widen_f32(src, g->stored.dtype, n, row);
-    mr_row_scan_add(&scan, row, n);
-    g->stats[e] = mr_row_scan_end(&scan, g->stored.dtype);
-    if (!g->stats[e].finite) {
-        size_t i = 0;
-        while (i < n && isfinite(row[i])) i++;
-        return mr_fail(err, MR_ERR_VALUE, "gate weight [%zu, %zu] is %s: expected a finite number",
-                       e, i, isnan(row[i]) ? "NaN" : "Inf");
+    for (size_t c = 0; c < n; c += MR_CHUNK) {
+        size_t m = n - c < MR_CHUNK ? n - c : MR_CHUNK;
+        float *x = g->narrow ? g->f32 + e * n + c : piece;
+        mr_widen_f32(src + c * bytes, g->stored.dtype, m, x);
+        mr_row_scan_add(&scan, x, m);
+        if (!g->narrow) mr_widen_f64(x, MR_F32, m, g->f64 + e * n + c);
     }
+    g->stats[e] = mr_row_scan_end(&scan, g->stored.dtype);
     g->norm[e] = g->stats[e].norm;
     if (g->norm[e] > 0) g->inverse_norm[e] = 1 / g->norm[e];
-    else g->zero_row[g->zero_rows++] = e;
-    if (g->stats[e].max > g->max) g->max = g->stats[e].max;
-    if (g->narrow) memcpy(g->f32 + e * n, row, n * sizeof *row);
-    else mr_widen_f64(src, g->stored.dtype, n, g->f64 + e * n);
-    for (int c = 0; c < MR_CHECKS; c++) {
-        double sign = g->signs[e * MR_CHECKS + c] = mr_check_sign(c, e);
-        double scale = sign * g->inverse_norm[e], *v = g->check + (size_t)c * n;
-        for (size_t i = 0; i < n; i++) v[i] += scale * row[i];
+    for (int c = 0; c < MR_CHECKS; c++) g->signs[e * MR_CHECKS + c] = mr_check_sign(c, e);
+}
+
+/* Columns first .. first + m of the check vectors, experts in ascending order. */
+static void prepare_check(struct mr_gate *g, size_t first, size_t m)
+{
+    size_t n = g->stored.cols;
+    for (size_t e = 0; e < g->stored.rows; e++) {
+        for (int c = 0; c < MR_CHECKS; c++) {
+            double scale = g->signs[e * MR_CHECKS + c] * g->inverse_norm[e];
+            double *v = g->check + (size_t)c * n + first;
+            if (g->narrow) {
+                const float *row = g->f32 + e * n + first;
+                for (size_t i = 0; i < m; i++) v[i] += scale * row[i];
+            } else {
+                const double *row = g->f64 + e * n + first;
+                for (size_t i = 0; i < m; i++) v[i] += scale * row[i];
+            }
+        }
+    }
+}
+
+/* The first element that is not finite, if any; zero rows and the largest magnitude. */
+static enum mr_status look_over(struct mr_gate *g, struct mr_error *err)
+{
+    size_t n = g->stored.cols;
+    for (size_t e = 0; e < g->stored.rows; e++) {
+        if (!g->stats[e].finite) {
+            size_t i = 0;
+            while (i + 1 < n && isfinite(g->narrow ? g->f32[e * n + i] : g->f64[e * n + i])) i++;
+            bool nan = isnan(g->narrow ? g->f32[e * n + i] : g->f64[e * n + i]);
+            return mr_fail(err, MR_ERR_VALUE,
+                           "gate weight [%zu, %zu] is %s: expected a finite number", e, i,
+                           nan ? "NaN" : "Inf");
+        }
+        if (!(g->norm[e] > 0)) g->zero_row[g->zero_rows++] = e;
+        if (g->stats[e].max > g->max) g->max = g->stats[e].max;
     }
     return MR_OK;
 }
 
 enum mr_status mr_gate_prepare(const struct mr_matrix *stored, enum mr_dtype hidden_dtype,
-                               bool narrow, struct mr_gate *out, struct mr_error *err)
+                               bool narrow, int threads, struct mr_gate *out,
+                               struct mr_error *err)
 {
     size_t experts = stored->rows, n = stored->cols;
     bool halves = stored->dtype != MR_F32 && hidden_dtype != MR_F32;
@@ -76,13 +107,20 @@ enum mr_status mr_gate_prepare(const struct mr_matrix *stored, enum mr_dtype hid
     out->check = calloc(MR_CHECKS * n + 1, sizeof *out->check);
     out->signs = calloc(experts * MR_CHECKS, sizeof *out->signs);
     out->zero_row = calloc(experts, sizeof *out->zero_row);
-    float *row = malloc((n + 1) * sizeof *row);
     enum mr_status status = MR_OK;
     if (!(out->f32 || out->f64) || !out->stats || !out->norm || !out->inverse_norm ||
-        !out->check || !out->signs || !out->zero_row || !row)
+        !out->check || !out->signs || !out->zero_row)
         status = mr_fail(err, MR_ERR_MEMORY, "no memory for a gate weight [%zu, %zu]", experts, n);
-    for (size_t e = 0; e < experts && !status; e++) status = prepare_row(out, e, row, err);
-    free(row);
+    if (!status) {
+#pragma omp parallel for num_threads(threads)
+        for (size_t e = 0; e < experts; e++) prepare_row(out, e);
+        status = look_over(out, err);
+    }
+    if (!status) {
+#pragma omp parallel for num_threads(threads)
+        for (size_t c = 0; c < n; c += MR_CHUNK)
+            prepare_check(out, c, n - c < MR_CHUNK ? n - c : MR_CHUNK);
+    }
     if (status) mr_gate_free(out);
     return status;
 }
@@ -148,10 +186,14 @@ void mr_filter_block(struct mr_filter *f, const struct mr_gate *gate, const void
             if (!gate->narrow) mr_widen_f64(x, MR_F32, m, f->x64 + r * MR_CHUNK);
         }
         if (gate->narrow) {
-            blas->sgemm_nt(rows, experts, m, f->x32, MR_CHUNK, gate->f32 + c, n, f->c32, experts);
-            MR_ISA_PICK(mr_accumulate_f32)(f->c32, rows * experts, f->logits);
+            bool second = c / MR_CHUNK % 2; /* joins the first in binary32 */
+            blas->sgemm_nt(rows, experts, m, f->x32, MR_CHUNK, gate->f32 + c, n, second, f->c32,
+                           experts);
+            if (second || c + m == n)
+                MR_ISA_PICK(mr_accumulate_f32)(f->c32, rows * experts, f->logits);
         } else {
-            blas->dgemm_nt(rows, experts, m, f->x64, MR_CHUNK, gate->f64 + c, n, f->c64, experts);
+            blas->dgemm_nt(rows, experts, m, f->x64, MR_CHUNK, gate->f64 + c, n, 0, f->c64,
+                           experts);
             MR_ISA_PICK(mr_accumulate_f64)(f->c64, rows * experts, f->logits);
         }
     }
@@ -161,10 +203,10 @@ void mr_filter_block(struct mr_filter *f, const struct mr_gate *gate, const void
 bool mr_filter_radius(const struct mr_gate *gate, const struct mr_row_stats *row,
                       struct mr_radius *out)
 {
-    double n = (double)gate->stored.cols, chunks = ceil(n / MR_CHUNK);
+    double n = (double)gate->stored.cols, terms = gate->narrow ? 2 * MR_CHUNK : MR_CHUNK;
     double unit = gate->narrow ? 0x1p-24 : 0x1p-53;
-    double rel = (MR_CHUNK - 1) * unit + 1.001 * chunks * 0x1p-53;
+    double rel = (terms - 1) * unit + 1.001 * ceil(n / terms) * 0x1p-53;
     out->scale = rel * row->norm * (1 + 0x1p-40);
     out->offset = gate->narrow ? n * gate->underflow : 0;
-    return !gate->narrow || (MR_CHUNK * row->max * gate->max < 0x1p127 && n < 0x1p24);
+    return !gate->narrow || (2 * MR_CHUNK * row->max * gate->max < 0x1p127 && n < 0x1p24);
 }

@@ -8,10 +8,11 @@
  *         radius = (255 + 1.001 C) u P, products being exact (at most 48 bits).
  *   fp32: for bf16 and fp16 inputs products (at most 22 bits) are exact in binary32 unless they
  *         underflow, which costs at most 2^-150 each (2^-126 if FTZ or DAZ is on); sums of binary32
- *         numbers underflow exactly. radius = (255 u32 + 1.001 C u) P + n 2^-150.
- *         256 max|x| max|w| < 2^127 excludes overflow; other rows are computed exactly instead.
+ *         numbers underflow exactly. Two chunks are summed in binary32, then added in binary64:
+ *         radius = (511 u32 + 1.001 C u) P + n 2^-150, C the number of pairs.
+ *         512 max|x| max|w| < 2^127 excludes overflow; other rows are computed exactly instead.
  * The chunk keeps the radius small (a whole fp64 row of 4096 would have 4095 u) at the price of one
- * addition in 256 multiply-adds. */
+ * addition in 256 or 512 multiply-adds. */
 #ifndef MOEREF_FILTER_H
 #define MOEREF_FILTER_H
 
@@ -45,7 +46,8 @@ struct mr_gate {
 /* narrow: the fp32 filter may serve (bf16 and fp16 inputs on both sides; ignored otherwise).
  * MR_ERR_VALUE names the first element that is not finite. */
 enum mr_status mr_gate_prepare(const struct mr_matrix *stored, enum mr_dtype hidden_dtype,
-                               bool narrow, struct mr_gate *out, struct mr_error *err);
+                               bool narrow, int threads, struct mr_gate *out,
+                               struct mr_error *err);
 void mr_gate_free(struct mr_gate *gate);
 /* +1 or -1: the sign of expert e in check vector c. */
 double mr_check_sign(int c, size_t e);

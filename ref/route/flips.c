@@ -166,13 +166,18 @@ static enum mr_status score_selected(struct mr_emulator *m, const struct mr_toke
 }
 
 /* The largest keys, of the groups that stay. */
-static void select_experts(struct mr_emulator *m, const struct mr_token *t, int *chosen)
+static void select_experts(struct mr_emulator *m, const struct mr_token *t,
+                           const struct mr_routed *routed, int *chosen)
 {
     const struct mr_router *r = t->router;
     if (t->given) {
         for (int i = 0; i < m->top_k; i++) chosen[i] = t->given[i];
     } else if (!mr_groups_compete(r)) {
-        MR_ISA_PICK(mr_select_top)(m->key, m->experts, m->top_k, chosen);
+        /* As many keys as are needed reach the least key of the certified experts. */
+        float bar = m->key[routed->ids[0]];
+        for (int i = 1; i < m->top_k; i++) bar = fminf(bar, m->key[routed->ids[i]]);
+        MR_ISA_PICK(mr_select_top)
+        (m->key, m->experts, m->top_k, isnan(bar) ? -HUGE_VALF : bar, chosen);
     } else {
         int count = 0, size = m->experts / r->n_group;
         mr_emulated_groups(r, m->key, m->group_score, m->stays);
@@ -181,7 +186,7 @@ static void select_experts(struct mr_emulator *m, const struct mr_token *t, int 
             m->group_expert[count] = e;
             m->group_key[count++] = m->key[e];
         }
-        MR_ISA_PICK(mr_select_top)(m->group_key, count, m->top_k, chosen);
+        MR_ISA_PICK(mr_select_top)(m->group_key, count, m->top_k, -HUGE_VALF, chosen);
         for (int i = 0; i < m->top_k; i++) chosen[i] = m->group_expert[chosen[i]];
     }
 }
@@ -248,7 +253,7 @@ enum mr_status mr_emulate(struct mr_emulator *m, const struct mr_certifier *c,
         struct mr_routed inside;
         const struct mr_routed *right;
         bool flip;
-        select_experts(m, t, chosen);
+        select_experts(m, t, routed, chosen);
         status = score_selected(m, t, a, value, chosen);
         if (!status) status = right_inside(m, t, routed, &inside, &right);
         if (status) break;

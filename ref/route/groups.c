@@ -252,7 +252,7 @@ void mr_emulated_groups(const struct mr_router *r, const float *key, float *scor
         int top[2];
         const float *own = key + i * size;
         bool two = mr_keys_are_summed(r);
-        MR_ISA_PICK(mr_select_top)(own, size, two ? 2 : 1, top);
+        MR_ISA_PICK(mr_select_top)(own, size, two ? 2 : 1, -HUGE_VALF, top);
         score[i] = two ? own[top[0]] + own[top[1]] : own[top[0]];
         stays[i] = 0;
     }

@@ -111,25 +111,34 @@ void MR_ISA_NAME(mr_emulated_keys)(const float *score, const float *bias, const 
     }
 }
 
-void MR_ISA_NAME(mr_select_top)(const float *key, int n, int k, int *chosen)
+MR_INLINE void choose(const float *key, int e, int have, int *chosen)
+{
+    int i = have - 1;
+    for (; i > 0 && key[e] > key[chosen[i - 1]]; i--) chosen[i] = chosen[i - 1];
+    chosen[i] = e;
+}
+
+void MR_ISA_NAME(mr_select_top)(const float *key, int n, int k, float bar, int *chosen)
 {
     int have = 0, e = 0;
-    while (e < n) {
-        if (have == k && e + 2 * MR_LANES <= n) {
-            mr_vf2 v, bar = (mr_vf2){0} + key[chosen[k - 1]];
-            memcpy(&v, key + e, sizeof v);
-            mr_vi2 above = v > bar;
-            if (!MR_ANY2(above)) {
-                e += 2 * MR_LANES;
-                continue;
-            }
-        }
-        int end = e + 2 * MR_LANES < n ? e + 2 * MR_LANES : n;
-        for (; e < end; e++) {
-            if (have == k && !(key[e] > key[chosen[k - 1]])) continue;
-            int i = have < k ? have++ : k - 1;
-            for (; i > 0 && key[e] > key[chosen[i - 1]]; i--) chosen[i] = chosen[i - 1];
-            chosen[i] = e;
+    for (; e + 2 * MR_LANES <= n; e += 2 * MR_LANES) {
+        mr_vf2 v;
+        memcpy(&v, key + e, sizeof v);
+        mr_vi2 reaches = v >= (mr_vf2){0} + bar;
+        if (!MR_ANY2(reaches)) continue;
+        for (int i = e; i < e + 2 * MR_LANES; i++) {
+            if (!(key[i] >= bar) || (have == k && !(key[i] > key[chosen[k - 1]]))) continue;
+            have += have < k;
+            choose(key, i, have, chosen);
+            if (have == k) bar = key[chosen[k - 1]];
         }
     }
+    for (; e < n; e++) {
+        if (!(key[e] >= bar) || (have == k && !(key[e] > key[chosen[k - 1]]))) continue;
+        have += have < k;
+        choose(key, e, have, chosen);
+        if (have == k) bar = key[chosen[k - 1]];
+    }
+    for (e = 0; e < n && have < k; e++) /* only NaN is left */
+        if (key[e] != key[e]) chosen[have++] = e;
 }

@@ -20,8 +20,9 @@ MR_ISA_DECLARE(int, mr_at_least, const double *value, int n, double bar, int *in
 MR_ISA_DECLARE(void, mr_value_intervals, const double *value, const double *norm, size_t n,
                double scale, double offset, double *lo, double *hi);
 /* Indices of the k <= n largest keys, descending, the lowest index among equals; NaN is never
- * larger. */
-MR_ISA_DECLARE(void, mr_select_top, const float *key, int n, int k, int *chosen);
+ * larger. bar: a number that k keys are known to reach, -Inf if none is known: spares most of the
+ * work. */
+MR_ISA_DECLARE(void, mr_select_top, const float *key, int n, int k, float bar, int *chosen);
 /* lo/hi = value * (1 -+ rel), for value >= 0. */
 MR_ISA_DECLARE(void, mr_relative_intervals, const double *value, size_t n, double rel, double *lo,
                double *hi);

@@ -285,12 +285,17 @@ static void default_modes(fenv_t *before)
     fesetenv(FE_DFL_ENV);
 }
 
+static int threads_of(const struct mr_route_options *options)
+{
+    return options->threads > 0 ? options->threads : omp_get_max_threads();
+}
+
 /* All blocks once. */
 static enum mr_status pass(struct run *run, struct mr_route_result *result, struct mr_flips *flips)
 {
     size_t blocks = (run->input->rows + MR_BLOCK_ROWS - 1) / MR_BLOCK_ROWS;
     size_t arith = run->options->arith_count;
-    int threads = run->options->threads > 0 ? run->options->threads : omp_get_max_threads();
+    int threads = threads_of(run->options);
     if ((size_t)threads > blocks) threads = blocks ? (int)blocks : 1;
     run->moved = calloc(blocks * arith + 1, sizeof *run->moved);
     if (!run->moved) return MR_ERR_MEMORY;
@@ -342,7 +347,8 @@ static enum mr_status route_layer(const struct mr_layer *layer,
                   !options->arith_count && !options->wide_filter;
     struct mr_gate gate = {0};
     if (hidden) {
-        status = mr_gate_prepare(&layer->gate, layer->hidden.dtype, narrow, &gate, err);
+        status = mr_gate_prepare(&layer->gate, layer->hidden.dtype, narrow, threads_of(options),
+                                 &gate, err);
         if (status) return status;
     }
     struct run run = {.layer = layer,
