@@ -80,7 +80,7 @@ static struct problem *random_layer(size_t tokens, enum mr_score score)
 /* The radius of filter.h, without its slack. */
 static double radius(const struct problem *p, bool wide, size_t row, size_t expert)
 {
-    return 255 * (wide ? 0x1p-53 : 0x1p-24) * problem_norm(&p->layer.hidden, row) *
+    return (wide ? 255 * 0x1p-53 : 511 * 0x1p-24) * problem_norm(&p->layer.hidden, row) *
            problem_norm(&p->layer.gate, expert);
 }
 
