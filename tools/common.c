@@ -77,6 +77,19 @@ void check_layers(const char *list)
     }
 }
 
+void need_layers(const struct mr_case *c, const char *list)
+{
+    long low, high;
+    while (list && *list && next_range(&list, &low, &high)) {
+        for (long n = low; n <= high; n++) {
+            bool known = false;
+            for (size_t i = 0; i < mr_case_layer_count(c); i++)
+                known |= mr_case_layer_number(c, i) == n;
+            if (!known) die(3, "%s: no layer %ld (asked for by --layers)", mr_case_name(c), n);
+        }
+    }
+}
+
 bool layer_listed(const char *list, int layer)
 {
     long low, high;

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "../ref/io/case.h"
 #include "../ref/status.h"
 
 /* "moeref: message" on stderr, one line (control characters as '?'), then exit(status). */
@@ -19,6 +20,9 @@ void *need(size_t count, size_t size);
  * check_layers, which dies on a malformed one. */
 void check_layers(const char *list);
 bool layer_listed(const char *list, int layer);
+
+/* Dies unless the case has every layer of the list. */
+void need_layers(const struct mr_case *c, const char *list);
 
 /* A decimal integer within [low, high], or die naming the option. */
 long option_number(const char *option, const char *text, long low, long high);

@@ -266,23 +266,6 @@ static void plan(struct state *s)
     s->show = tokens <= SHOWN_TOKENS;
 }
 
-static void check_asked_layers(const struct route_request *q)
-{
-    if (!q->layers) return;
-    for (const char *at = q->layers; *at;) {
-        char *end;
-        long low = strtol(at, &end, 10), high = low;
-        if (*end == '-') high = strtol(end + 1, &end, 10);
-        for (long n = low; n <= high; n++) {
-            bool known = false;
-            for (size_t i = 0; i < mr_case_layer_count(q->c); i++)
-                known |= mr_case_layer_number(q->c, i) == n;
-            if (!known) die(3, "%s: no layer %ld (asked for by --layers)", mr_case_name(q->c), n);
-        }
-        at = *end ? end + 1 : end;
-    }
-}
-
 static void open_tokens(struct state *s)
 {
     const struct route_request *q = s->request;
@@ -306,7 +289,7 @@ void route_all(const struct route_request *q, struct route_outcome *out)
 {
     struct state s = {.request = q, .router = mr_case_router(q->c), .out = out};
     struct mr_report *r = &out->report;
-    check_asked_layers(q);
+    need_layers(q->c, q->layers);
     plan(&s);
     s.flips = need(q->arith_count, sizeof *s.flips);
     s.total_flips = need(q->arith_count, sizeof *s.total_flips);

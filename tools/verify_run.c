@@ -184,18 +184,7 @@ static void check_asked(const struct verify_request *q)
     for (size_t p = 0; p < mr_case_phase_count(q->c); p++)
         if (q->phase && !strcmp(q->phase, mr_case_phase(q->c, p))) phase_known = true;
     if (!phase_known) die(3, "%s: no phase '%s'", mr_case_name(q->c), q->phase);
-    for (const char *at = q->layers; at && *at;) {
-        char *end;
-        long low = strtol(at, &end, 10), high = low;
-        if (*end == '-') high = strtol(end + 1, &end, 10);
-        for (long n = low; n <= high; n++) {
-            bool known = false;
-            for (size_t i = 0; i < mr_case_layer_count(q->c); i++)
-                known |= mr_case_layer_number(q->c, i) == n;
-            if (!known) die(3, "%s: no layer %ld (asked for by --layers)", mr_case_name(q->c), n);
-        }
-        at = *end ? end + 1 : end;
-    }
+    need_layers(q->c, q->layers);
 }
 
 static void check_seen(const struct state *s)
