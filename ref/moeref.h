@@ -7,6 +7,9 @@
  * Stable:
  *   mr_route_layer   hidden states and gate weight (or logits) -> proven expert sets, gaps, weights,
  *                    and the flips of emulated arithmetics     (route/route.h)
+ *   mr_verify_layer  the judge: observed ids and weights -> verdicts, from derived error radii
+ *                                                              (route/verify.h, arith/radius.h)
+ *   mr_profile_*     engines' ways to compute a router         (route/profile.h)
  *   mr_arith_parse   an arithmetic from its line               (arith/arith.h)
  *   mr_config_load   config.json -> struct mr_router           (io/config.h)
  *   mr_checkpoint_*, mr_safetensors_*, mr_writer_*             (io/safetensors.h)
@@ -20,13 +23,16 @@
 #define MR_VERSION "0.1.0"
 
 #include "arith/arith.h"
+#include "arith/radius.h"
 #include "exact/exact.h"
 #include "io/case.h"
 #include "io/config.h"
 #include "io/safetensors.h"
 #include "num/num.h"
+#include "route/profile.h"
 #include "route/route.h"
 #include "route/router.h"
+#include "route/verify.h"
 #include "status.h"
 #include "tensor.h"
 
