@@ -22,9 +22,14 @@ START_TEST(verify_keys_without_shared_sums)
         struct mr_router r = {.score = which < KERNEL_SOFTPLUS_CLASSIC ? MR_SCORE_SIGMOID
                                                                        : MR_SCORE_SQRT_SOFTPLUS};
         r.bias = kernel_random(&case_state) % 4 > 0;
-        double bias =
-            r.bias ? (float)(offset[kernel_random(&case_state) % 7] + case_between(-0.2, 0.2)) : 0;
-        struct mr_radius_expert e = case_expert(case_logit(), bias, case_between(1, 30));
+        /* One draw a statement: C leaves the order of arguments to the compiler. */
+        double bias = 0;
+        if (r.bias) {
+            bias = offset[kernel_random(&case_state) % 7];
+            bias = (float)(bias + case_between(-0.2, 0.2));
+        }
+        double magnitude = case_between(1, 30), logit = case_logit();
+        struct mr_radius_expert e = case_expert(logit, bias, magnitude);
         int push = case_push();
         float l = case_computed(&m, &e, push);
         float s = kernel_narrow(a.scores, kernel_score(which, l, push, &case_state));
@@ -173,7 +178,8 @@ START_TEST(verify_logit_radius)
         struct mr_arith a = case_line(trial % 3);
         struct mr_error_model m = mr_error_model(&a);
         m.sum.kind = case_sums[kernel_random(&case_state) % 4];
-        struct mr_radius_expert e = case_expert(case_logit(), 0, case_between(1, 30)), larger = e;
+        double magnitude = case_between(1, 30), logit = case_logit();
+        struct mr_radius_expert e = case_expert(logit, 0, magnitude), larger = e;
         struct mr_interval l = mr_logit_interval(&m, &e);
         double r = mr_logit_radius(&m, &e);
         ck_assert_double_le(fmax(e.logit - l.lo, l.hi - e.logit), r);
