@@ -50,15 +50,6 @@ static void plain_weights(const struct mr_certifier *c, const struct mr_token *t
         }
 }
 
-static enum mr_status value_of(const struct mr_token *t, const struct mr_key *k, mpfr_t out)
-{
-    if (!k->logit.complete) return t->source.value(t->source.context, k->expert, out);
-    mpfr_set_prec(out, 2200);
-    mpfr_set_d(out, k->logit.hi, MPFR_RNDN);
-    mpfr_add_d(out, out, k->logit.lo, MPFR_RNDN);
-    return MR_OK;
-}
-
 /* Below, sqrt(log(1 + e^l)) is e^(l/2) within e^l / 4 relatively: less than any precision here. */
 #define ROOT_TAIL -1e6
 
@@ -73,7 +64,7 @@ static enum mr_status scores_at(const struct mr_certifier *c, const struct mr_to
     const struct mr_router *r = t->router;
     bool softmax = r->score == MR_SCORE_SOFTMAX, all = mr_needs_every_logit(r);
     int m = largest_logit(c, all ? r->experts : r->top_k);
-    enum mr_status status = value_of(t, &c->keys[c->order[m]], most);
+    enum mr_status status = mr_key_logit(&c->keys[c->order[m]], &t->source, most);
     bool root = r->score == MR_SCORE_SQRT_SOFTPLUS;
     bool scaled = softmax || (r->norm_topk_prob && mpfr_cmp_d(most, root ? ROOT_TAIL : 0) < 0);
     mpfr_t e, d;
@@ -82,7 +73,7 @@ static enum mr_status scores_at(const struct mr_certifier *c, const struct mr_to
     mpfr_set_prec(sum, p);
     mpfr_set_zero(sum, 1);
     for (int i = 0; i < (all ? r->experts : r->top_k) && !status; i++) {
-        status = value_of(t, &c->keys[c->order[i]], x);
+        status = mr_key_logit(&c->keys[c->order[i]], &t->source, x);
         if (status) break;
         if (scaled) {
             mpfr_sub(d, x, most, MPFR_RNDN);
