@@ -1,7 +1,6 @@
 /* Routing emulated under lines that hold a sum: what the hardware chose, and what the engine of
  * replay gives. */
 #include <check.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +11,7 @@
 struct hardware {
     const int32_t *ids;
     int top_k;
-    size_t tokens, same_set, same_order;
+    size_t tokens, same_set;
 };
 
 static int ascending(const void *a, const void *b)
@@ -32,7 +31,6 @@ static enum mr_status compare(void *context, size_t token, size_t arith, const i
         theirs[i] = h->ids[token * (size_t)k + (size_t)i];
     }
     h->tokens++;
-    h->same_order += !memcmp(mine, theirs, (size_t)k * sizeof *mine);
     qsort(mine, (size_t)k, sizeof *mine, ascending);
     qsort(theirs, (size_t)k, sizeof *theirs, ascending);
     h->same_set += !memcmp(mine, theirs, (size_t)k * sizeof *mine);
@@ -68,7 +66,6 @@ static struct hardware capture(const char *path, const char *phase, const char *
         ck_assert_uint_eq(h.tokens, layer.topk_ids.shape[0]);
         all.tokens += h.tokens;
         all.same_set += h.same_set;
-        all.same_order += h.same_order;
         free(copy);
         mr_case_input_free(&in);
     }
@@ -79,12 +76,11 @@ static struct hardware capture(const char *path, const char *phase, const char *
 static const struct {
     const char *path, *phase, *line;
     size_t tokens;
-    bool ordered; /* GLM's topk is called with sorted=False */
 } recorded[] = {
-    {"cases/glm4moe-tiny.json", "prefill", "fma/deal:4x8", 7 * 128, false},
-    {"cases/glm4moe-tiny.json", "decode", "fma/deal:64x8", 7 * 128, false},
-    {"cases/qwen3moe-tiny.json", "prefill", "hopper-bf16+bf16-logits", 8 * 128, true},
-    {"cases/qwen3moe-tiny.json", "decode", "hopper-bf16+bf16-logits", 8 * 128, true},
+    {"cases/glm4moe-tiny.json", "prefill", "fma/deal:4x8", 7 * 128},
+    {"cases/glm4moe-tiny.json", "decode", "fma/deal:64x8", 7 * 128},
+    {"cases/qwen3moe-tiny.json", "prefill", "hopper-bf16+bf16-logits", 8 * 128},
+    {"cases/qwen3moe-tiny.json", "decode", "hopper-bf16+bf16-logits", 8 * 128},
 };
 
 START_TEST(validate_emulated_experts_are_the_hardwares)
@@ -94,17 +90,16 @@ START_TEST(validate_emulated_experts_are_the_hardwares)
         ck_assert_uint_eq(h.tokens, recorded[i].tokens);
         ck_assert_msg(h.same_set == h.tokens, "%s, %s: %zu of %zu expert sets",
                       recorded[i].path, recorded[i].phase, h.same_set, h.tokens);
-        ck_assert_msg(!recorded[i].ordered || h.same_order == h.tokens, "%s, %s: %zu of %zu orders", recorded[i].path,
-                      recorded[i].phase, h.same_order, h.tokens);
     }
 }
 END_TEST
 
-/* So that the test above can fail: without the rounding to bf16, ties and sets differ. */
+/* So that the test above can fail: without the rounding to bf16 there are no ties at the cut. (Sets,
+ * not order: GLM's topk is called with sorted=False, and Qwen3's ties come in any order.) */
 START_TEST(verify_another_line_is_seen)
 {
     struct hardware h = capture("cases/qwen3moe-tiny.json", "prefill", "hopper-bf16");
-    ck_assert_uint_lt(h.same_order, h.tokens);
+    ck_assert_uint_lt(h.same_set, h.tokens);
 }
 END_TEST
 
