@@ -7,7 +7,7 @@ static bool may_round(enum mr_type to, enum mr_dtype stored)
     return to == MR_TYPE_BF16 && stored != MR_BF16;
 }
 
-/* Rounding to nearest to 8 significant bits moves a number by at most 2^-9 of it; TF32 cuts 23
+/* Rounding to nearest to 8 significant bits moves a number by at most 2^-8 of it; TF32 cuts 23
  * fraction bits to 10, by less than 2^-10. */
 static double operand_error(const struct mr_arith *arith, enum mr_dtype hidden, enum mr_dtype gate)
 {
@@ -16,7 +16,7 @@ static double operand_error(const struct mr_arith *arith, enum mr_dtype hidden, 
     const enum mr_dtype stored[2] = {hidden, gate};
     const enum mr_type rounded[2] = {arith->hidden, arith->gate};
     for (int i = 0; i < 2; i++) {
-        if (may_round(rounded[i], stored[i])) error[i] = 0x1p-9;
+        if (may_round(rounded[i], stored[i])) error[i] = 0x1p-8;
         else if (tf32 && stored[i] == MR_F32 && rounded[i] != MR_TYPE_BF16) error[i] = 0x1p-10;
     }
     return error[0] + error[1] + error[0] * error[1];

@@ -143,9 +143,10 @@ double mr_sum_radius(const struct mr_sum *sum, const struct mr_dot *dot, double 
     double s = fabs(logit) + error, a = fmax(dot->magnitude, s);
     struct mr_dot d = *dot;
     d.exact |= sum->exact;
-    double v = sum->operands, moved = (v * a + (double)d.terms * v * d.floor) * UP;
-    double m = 0.5 * (a + s) + moved;
-    return (radius_of(sum, &d, m, a + moved) + moved) * (v > 0 ? UP : 1);
+    double v = sum->operands, m = 0.5 * (a + s);
+    if (!(v > 0)) return radius_of(sum, &d, m, a);
+    double moved = (v * a + (double)d.terms * v * d.floor) * UP;
+    return (radius_of(sum, &d, m + moved, a + moved) + moved) * UP;
 }
 
 /* Products of binary32 values are exact in binary64; any order of n additions errs by at most
