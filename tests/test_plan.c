@@ -190,8 +190,9 @@ START_TEST(corroborate_keys)
             if (key[i] == key[j]) ck_assert_msg(same, "%s, %s", a, b);
             else if (same) equal++;
         }
-    /* promote:N is a sum of its own that scales by 1 here: it shares bits with every:N. */
-    ck_assert_int_lt(equal, SHAPES * SHAPES / 40);
+    /* Bits may agree where trees do not: promote by 1 is every, and a chain of mul-add is the sum
+     * in order of single terms. */
+    ck_assert_int_lt(equal, SHAPES);
 }
 END_TEST
 

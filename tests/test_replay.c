@@ -5,6 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef __SSE2__
+#include <xmmintrin.h>
+#endif
 
 #include "../ref/arith/mma.h"
 #include "../ref/arith/replay.h"
@@ -111,7 +114,7 @@ START_TEST(corroborate_engine)
     bool slow = getenv("MOEREF_LONG") != NULL;
     static struct problem p;
     uint64_t seed = 100;
-    int rounds = slow ? 20000 : 350;
+    int rounds = slow ? 20000 : 150;
     for (int i = 0; i < rounds; i++) {
         struct mr_arith a = {.logits = (enum mr_type)(i % 4 == 0 ? i / 4 % 3 : 0)};
         p.n = oracle_random(&seed) % (i % 8 ? 90 : MOST);
@@ -137,6 +140,42 @@ START_TEST(corroborate_fused_operation)
     }
 }
 END_TEST
+
+#ifdef __SSE2__
+/* A host program may have set flushing, or another rounding mode: no bit depends on them, and they
+ * are as before. Loop: instruction set. */
+START_TEST(verify_host_modes)
+{
+    setenv("MOEREF_ISA", levels[_i], 1);
+    static const char *const lines[] = {"fma/deal:3x2", "mul-add", "hopper-bf16/runs:2x16",
+                                        "hopper-bf16/promote:16", "fp32"};
+    static struct problem p;
+    static float want[TOKENS * EXPERTS], got[TOKENS * EXPERTS];
+    uint64_t seed = 9;
+    p.n = 40;
+    for (size_t l = 0; l < 2 * sizeof lines / sizeof *lines; l++) {
+        fill(&seed, &p, l % 2 ? SLOW_TINY : SLOW_NORMAL, false, 8);
+        struct mr_gemm gemm = gemm_of(&p);
+        struct mr_arith a;
+        struct mr_replay *r;
+        ck_assert(!mr_arith_parse(lines[l / 2], &a, NULL));
+        ck_assert(!mr_replay_new(&a, &gemm, &r, NULL));
+        ck_assert(!mr_replay_rows(r, 0, TOKENS, want, NULL));
+        mr_replay_free(r);
+        unsigned before = _mm_getcsr();
+        _mm_setcsr(0xffc0); /* toward zero, FTZ, DAZ */
+        enum mr_status status = mr_replay_new(&a, &gemm, &r, NULL);
+        if (!status) status = mr_replay_rows(r, 0, TOKENS, got, NULL);
+        unsigned after = _mm_getcsr();
+        _mm_setcsr(before);
+        ck_assert(!status);
+        ck_assert_uint_eq(after & 0xffc0, 0xffc0);
+        ck_assert_msg(!memcmp(want, got, sizeof want), "%s", lines[l / 2]);
+        mr_replay_free(r);
+    }
+}
+END_TEST
+#endif
 
 /* Rows on their own, in blocks, and all at once. */
 START_TEST(verify_row_blocks)
@@ -373,6 +412,9 @@ Suite *suite_replay(void)
     tcase_set_timeout(engine, 3600);
     tcase_add_loop_test(engine, corroborate_engine, 0, MR_ISA_LEVELS);
     tcase_add_loop_test(engine, corroborate_fused_operation, 0, MR_ISA_LEVELS);
+#ifdef __SSE2__
+    tcase_add_loop_test(engine, verify_host_modes, 0, MR_ISA_LEVELS);
+#endif
     tcase_add_test(engine, verify_row_blocks);
     tcase_add_test(engine, verify_stored_types);
     tcase_add_test(engine, corroborate_exact_dots);
