@@ -300,7 +300,7 @@ START_TEST(reject_options)
     REFUSED(2, "--arith", NULL, "--config", cli_at("config.json"), "--gate", cli_at("weights.st"),
             "--hidden", cli_at("hidden.st"), "--logits", cli_at("hidden.st"));
     REFUSED(2, "--vectors", NULL, cli_at("case.json"), "--vectors", cli_at("hidden.st"));
-    REFUSED(2, "unknown or ambiguous", NULL, cli_at("case.json"), "--vector");
+    REFUSED(2, "unknown or ambiguous", NULL, cli_at("case.json"), "--foo");
     REFUSED(3, CLI_INPUT, "GPU.FORMAT", "--vectors", cli_at("hidden.st"));
     REFUSED(3, "none.st", NULL, "--vectors", cli_at("none.st"));
 }
