@@ -25,6 +25,8 @@ enum { TOKENS = 5, EXPERTS = 70, MOST = 300 };
 
 struct problem {
     size_t n;
+    bool stored_bf16; /* the operands, of 8 significand bits, are stored so */
+    uint16_t x16[TOKENS * MOST], w16[EXPERTS * MOST];
     float x[TOKENS * MOST], w[EXPERTS * MOST], bias[EXPERTS];
     float x_scale[TOKENS * MOST], w_scale[EXPERTS * MOST];
 };
@@ -43,13 +45,18 @@ static void fill(uint64_t *seed, struct problem *p, enum slow_class class, bool 
     slow_fill(seed, SLOW_NORMAL, 24, p->bias, EXPERTS);
     slow_fill(seed, SLOW_NORMAL, 24, p->x_scale, TOKENS * p->n);
     slow_fill(seed, SLOW_NORMAL, 24, p->w_scale, EXPERTS * p->n);
-    if (!fp16) return;
-    for_fp16(p->x, TOKENS * p->n);
-    for_fp16(p->w, EXPERTS * p->n);
+    if (fp16) for_fp16(p->x, TOKENS * p->n);
+    if (fp16) for_fp16(p->w, EXPERTS * p->n);
+    p->stored_bf16 = bits == 8 && oracle_random(seed) % 2;
+    for (size_t i = 0; i < TOKENS * p->n; i++) p->x16[i] = (uint16_t)(slow_bits(p->x[i]) >> 16);
+    for (size_t i = 0; i < EXPERTS * p->n; i++) p->w16[i] = (uint16_t)(slow_bits(p->w[i]) >> 16);
 }
 
 static struct mr_gemm gemm_of(const struct problem *p)
 {
+    if (p->stored_bf16)
+        return (struct mr_gemm){.hidden = {p->x16, MR_BF16, TOKENS, p->n},
+                                .gate = {p->w16, MR_BF16, EXPERTS, p->n}};
     return (struct mr_gemm){.hidden = {p->x, MR_F32, TOKENS, p->n},
                             .gate = {p->w, MR_F32, EXPERTS, p->n}};
 }
@@ -75,14 +82,14 @@ static float rounded(const struct mr_arith *a, float v)
     return v;
 }
 
-static void check_problem(const struct problem *p, const struct mr_arith *a, bool bias)
+static void check_problem(const struct problem *p, const struct mr_arith *a, bool bias, bool scaled)
 {
     struct mr_gemm gemm = gemm_of(p);
     struct mr_replay *replay;
     struct mr_error err = {{0}};
     float out[TOKENS * EXPERTS];
     char text[MR_ARITH_TEXT];
-    size_t tiles = scale_tiles(&a->sum, p->n);
+    size_t tiles = scaled ? scale_tiles(&a->sum, p->n) : 0;
     mr_arith_print(a, text, sizeof text);
     if (bias) gemm.gate_bias = p->bias;
     if (tiles) gemm.hidden_scale = p->x_scale, gemm.gate_scale = p->w_scale;
@@ -121,7 +128,7 @@ START_TEST(corroborate_engine)
         slow_shape(&seed, p.n, 3, instructions, &a.sum);
         bool fp16 = a.sum.leaf == MR_LEAF_MMA, wide = !fp16 && i % 3 == 0;
         fill(&seed, &p, (enum slow_class)(i % SLOW_CLASSES), fp16, wide ? 24 : 8);
-        check_problem(&p, &a, i % 5 == 0);
+        check_problem(&p, &a, i % 5 == 0, i % 2);
     }
 }
 END_TEST
@@ -136,7 +143,7 @@ START_TEST(corroborate_fused_operation)
     for (int i = 0; i < 200; i++) {
         p.n = 1 + oracle_random(&seed) % 12;
         fill(&seed, &p, (enum slow_class)(i % SLOW_CLASSES), false, 24);
-        check_problem(&p, &a, false);
+        check_problem(&p, &a, false, false);
     }
 }
 END_TEST
@@ -271,11 +278,11 @@ START_TEST(corroborate_exact_dots)
     mpfr_inits2(2400, sum, term, (mpfr_ptr)0);
     for (int i = 0; i < 60; i++) {
         struct mr_arith a = {.logits = (enum mr_type)(i % 3)};
-        struct mr_gemm gemm = gemm_of(&p);
         struct mr_replay *r;
         float out[TOKENS * EXPERTS];
-        p.n = gemm.hidden.cols = gemm.gate.cols = oracle_random(&seed) % 50;
-        fill(&seed, &p, (enum slow_class)(i % SLOW_CLASSES), false, i % 2 ? 8 : 24);
+        p.n = oracle_random(&seed) % 50;
+        fill(&seed, &p, (enum slow_class)(i % SLOW_CLASSES), false, i / 3 % 2 ? 8 : 24);
+        struct mr_gemm gemm = gemm_of(&p);
         if (i % 4 == 0) gemm.gate_bias = p.bias;
         ck_assert(!mr_replay_new(&a, &gemm, &r, NULL));
         ck_assert(!mr_replay_rows(r, 0, TOKENS, out, NULL));
@@ -312,6 +319,19 @@ static struct mr_arith line(const char *text)
     return a;
 }
 
+/* The logit of one negative product that is too small for binary32. */
+static uint32_t underflow(const char *text)
+{
+    float x = -0x1p-80f, w = 0x1p-80f, out;
+    struct mr_gemm gemm = {.hidden = {&x, MR_F32, 1, 1}, .gate = {&w, MR_F32, 1, 1}};
+    struct mr_arith a = line(text);
+    struct mr_replay *r;
+    ck_assert(!mr_replay_new(&a, &gemm, &r, NULL));
+    ck_assert(!mr_replay_rows(r, 0, 1, &out, NULL));
+    mr_replay_free(r);
+    return slow_bits(out);
+}
+
 /* NaN, -0 and distances. */
 START_TEST(verify_comparison)
 {
@@ -324,6 +344,11 @@ START_TEST(verify_comparison)
     ck_assert(!mr_replay_new(&a, &gemm, &r, NULL));
     ck_assert(!mr_replay_rows(r, 0, 4, out, NULL));
     ck_assert_uint_eq(slow_bits(out[1]), 0); /* fma(-0, 1, +0) */
+    ck_assert_uint_eq(underflow("fma"), 0x80000000); /* below half of the least subnormal */
+    ck_assert_uint_eq(underflow("mul-add"), 0);      /* +0 + -0 */
+    ck_assert_uint_eq(underflow("fma/promote:8"), 0);
+    ck_assert_uint_eq(underflow("fma/every:8"), 0x80000000);
+    ck_assert_uint_eq(underflow("fp32"), 0x80000000);
     uint32_t word;
     memcpy(&word, &out[2], sizeof word);
     ck_assert_uint_eq(word, 0x7fffffff);

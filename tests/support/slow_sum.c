@@ -182,8 +182,13 @@ static float one(uint64_t *seed, enum slow_class class, int bits)
     case SLOW_SPREAD:
         if (draw % 16 == 0) return draw & 16 ? 0.0f : -0.0f;
         return cut((float)ldexp(unit, (int)(more % 121) - 60), bits);
-    case SLOW_TINY: return cut((float)ldexp(unit, (int)(more % 24) - 86), bits);
-    case SLOW_HUGE: return cut((float)ldexp(unit, (int)(more % 6) + 59), bits);
+    case SLOW_TINY:
+        if (draw & 1) return ldexpf((float)((int)(draw / 2 % 7) - 3), -75);
+        return cut((float)ldexp(unit, (int)(more % 24) - 86), bits);
+    case SLOW_HUGE: return cut((float)ldexp(unit, (int)(more % 8) + 59), bits);
+    case SLOW_HALVES:
+        if (bits == 8 || draw % 3 == 0) return (float)((int)(more % 5) - 2);
+        return ldexpf(more & 1 ? 0x1.000002p0f : 0x1.fffffcp-1f, more & 2 ? -12 : -11);
     case SLOW_SPECIAL:
         if (draw % 97 == 0) return more % 4 == 0 ? NAN : more & 4 ? INFINITY : -INFINITY;
         return draw % 11 == 0 ? 0 : cut((float)unit, bits);

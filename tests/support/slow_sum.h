@@ -18,6 +18,7 @@ void slow_shape(uint64_t *seed, size_t n, int levels, const char *const *instruc
 enum slow_class {
     SLOW_NORMAL,   /* of the order of 1 */
     SLOW_TIES,     /* small integers by powers of two: sums that lie halfway */
+    SLOW_HALVES,   /* bits 24: sums next to halfway, by less than binary64 has */
     SLOW_SPREAD,   /* exponents far apart, and some zeros of both signs */
     SLOW_TINY,     /* products around and below the least subnormal */
     SLOW_HUGE,     /* sums that overflow */
