@@ -112,7 +112,10 @@ static struct plan make_plan(const struct mr_mma *mma, enum mma_class class, uin
     int sum = coin(s) ? 117 + (int)mma_below(s, 9) : -104 + (int)mma_below(s, 9);
     if (class == MMA_EDGE) p.high[1] = sum - p.high[0];
     if (class == MMA_LARGE && mma->a <= MR_MMA_TF32) p.high[1] = 128 - (int)mma_below(s, 12) - p.high[0];
-    if (class == MMA_SMALL && coin(s)) p.high[1] = -160 + (int)mma_below(s, 40) - p.high[0];
+    uint32_t partner = mma_below(s, 3); /* of the least elements: as small, for sums at the end of
+                                           binary32, or large */
+    if (class == MMA_SMALL && partner == 1) p.high[1] = -160 + (int)mma_below(s, 40) - p.high[0];
+    if (class == MMA_SMALL && partner == 2) p.high[1] = emax(mma->b) - (int)mma_below(s, 20);
     return p;
 }
 
