@@ -17,7 +17,8 @@
  *
  * What is refused (MR_ERR_VALUE, with the reason): sums whose order depends on values or changes
  * from run to run, which give counts that no tree has, or probes that the tree does not reproduce.
- * This file, reveal.c, reveal_check.c, tree.c, tree_print.c and status.c need libc and libm only. */
+ * This file, reveal.c, reveal_check.c, tree.c, tree_print.c and status.c need libc and libm only.
+ */
 #ifndef MOEREF_REVEAL_H
 #define MOEREF_REVEAL_H
 
@@ -33,7 +34,7 @@ struct mr_summer {
 };
 
 struct mr_reveal_options {
-    float big, unit; /* powers of two; 2 * big does not overflow */
+    float big, unit; /* powers of two */
     /* Most units in one row; a longer row is asked in blocks, the other units being +0. `most`
      * units are counted exactly, and are lost beside big. */
     size_t most;
@@ -48,10 +49,9 @@ struct mr_reveal_options {
  *     fp32 bf16 tf32   2^120 and 1
  *     fp16             2^15 and 2^-24, at most 8192 units
  *     fp16-fp16        the same into an fp16 accumulator: 1024 units
- *     e4m3             2^16 and 2^-18: the callback gives each operand half of the exponent. At most
- *                      4096 units, which an accumulator of 13 fraction bits counts
- *     e5m2             2^30 and 2^-32, likewise by halves
- * false: no such name. Leaves fields other than big, unit and most alone. */
+ *     e4m3             2^16 and 2^-18: the callback gives each operand half of the exponent. At
+ * most 4096 units, which an accumulator of 13 fraction bits counts e5m2             2^30 and 2^-32,
+ * likewise by halves false: no such name. Leaves fields other than big, unit and most alone. */
 bool mr_reveal_masks(const char *name, struct mr_reveal_options *out);
 
 struct mr_reveal_stats {

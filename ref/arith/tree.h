@@ -27,7 +27,8 @@ enum mr_status mr_tree_make(size_t terms, size_t nodes, const uint32_t *parent, 
                             struct mr_error *err);
 void mr_tree_free(struct mr_tree *tree);
 bool mr_tree_same(const struct mr_tree *a, const struct mr_tree *b);
-size_t mr_tree_widest(const struct mr_tree *tree); /* the most children of a node; 0 without nodes */
+size_t
+mr_tree_widest(const struct mr_tree *tree); /* the most children of a node; 0 without nodes */
 
 /* For people: chains, parts that are alike but for a shift, and what is added to what, about one
  * line for each idea; at most `lines` lines (0: no end), then how many are left out. `start`: the
