@@ -139,7 +139,7 @@ done:;
 
 static size_t most_roundings(const struct mr_sum_shape *sum, const struct mr_plan *p, size_t *depth)
 {
-    size_t width = sum->leaf == MR_LEAF_MMA ? (size_t)mr_mma_terms(sum->mma) : 1;
+    size_t width = sum->leaf == MR_LEAF_MMA ? mr_mma_step_columns(sum->mma) : 1;
     size_t product = sum->leaf == MR_LEAF_MUL_ADD ? 1 : 0;
     for (size_t i = 0; i < p->parts; i++)
         depth[i] = (p->begin[i + 1] - p->begin[i] + width - 1) / width + product;

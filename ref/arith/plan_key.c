@@ -32,7 +32,7 @@ static uint64_t part_key(const struct mr_plan *p, size_t part, size_t width, uin
 enum mr_status mr_plan_key(const struct mr_sum_shape *sum, const struct mr_plan *p, uint64_t *out,
                            struct mr_error *err)
 {
-    size_t width = sum->leaf == MR_LEAF_MMA ? (size_t)mr_mma_terms(sum->mma) : 1;
+    size_t width = sum->leaf == MR_LEAF_MMA ? mr_mma_step_columns(sum->mma) : 1;
     uint64_t *key = malloc((p->parts + 1) * sizeof *key);
     if (!key) return mr_fail(err, MR_ERR_MEMORY, "a sum of %zu terms: out of memory", p->terms);
     for (size_t i = 0; i < p->parts; i++)

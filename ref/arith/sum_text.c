@@ -113,10 +113,9 @@ static enum mr_status read_leaf(struct reader *r, struct mr_sum_shape *out)
     } else {
         out->mma = mr_mma_find(word, n);
         if (!out->mma) {
-            char why[256];
-            enum mr_status status = mr_mma_refusal(word, n, why, sizeof why);
-            return mr_fail(r->err, status, "arithmetic '%s', column %zu: %s", r->line, r->at + 1,
-                           why);
+            char why[384];
+            mr_mma_explain(word, n, why, sizeof why);
+            return refuse(r, why);
         }
         out->leaf = MR_LEAF_MMA;
     }
@@ -146,15 +145,22 @@ bool mr_sum_begins(const char *word, size_t length)
     size_t n = 0;
     while (n < length && word[n] != '/') n++;
     if (n < length) return true;
-    return (n == 3 && !memcmp(word, "fma", 3)) || (n == 7 && !memcmp(word, "mul-add", 7)) ||
-           mr_mma_begins(word, n);
+    if ((n == 3 && !memcmp(word, "fma", 3)) || (n == 7 && !memcmp(word, "mul-add", 7)))
+        return true;
+    size_t first = 0; /* an architecture's name */
+    while (first < n && word[first] != '-') first++;
+    for (size_t i = 0; i < mr_mma_count(); i++) {
+        const char *name = mr_mma_at(i)->name;
+        if (!strncmp(name, word, first) && name[first] == '-') return true;
+    }
+    return false;
 }
 
 void mr_sum_print(const struct mr_sum_shape *sum, char *text, size_t size)
 {
     const char *leaf = sum->leaf == MR_LEAF_FMA       ? "fma"
                        : sum->leaf == MR_LEAF_MUL_ADD ? "mul-add"
-                       : sum->leaf == MR_LEAF_MMA     ? mr_mma_name(sum->mma)
+                       : sum->leaf == MR_LEAF_MMA     ? sum->mma->name
                                                       : "";
     int used = snprintf(text, size, "%s", leaf);
     for (int i = 0; i < sum->levels && used >= 0 && (size_t)used < size; i++) {
