@@ -197,7 +197,7 @@ bool oracle_rule_of(const char *instruction, struct oracle_rule *rule, bool *no_
     bool warpgroup = !strncmp(instruction, "wgmma.", 6), half = strstr(instruction, ".f16.") != NULL;
     bool fp8 = strstr(instruction, ".e4m3") || strstr(instruction, ".e5m2");
     bool fp16_d = half && (strstr(instruction, ".f16.f16.f16") || fp8);
-    *rule = (struct oracle_rule){ORACLE_FUSED, 16, 25, 23, fp16_d ? -22 : -133, false, false};
+    *rule = (struct oracle_rule){ORACLE_FUSED, 16, 25, 23, fp16_d ? -21 : -133, true, false};
     *no_c = strstr(instruction, "+z") != NULL;
     rule->negate = (strstr(instruction, "+na") != NULL) != (strstr(instruction, "+nb") != NULL);
     if (strstr(instruction, ".s8"))
