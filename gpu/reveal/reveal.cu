@@ -6,7 +6,8 @@
  * record: CASE holds hidden_states [4, K] and gate_weight [N, K], bf16 (data/cublas-h200). The first
  * rows of each batch are those, the others random, which no result here depends on. Written are
  * logits.mROWS, logits.bf16_out_mROWS (widened) and logits.fp32_in_mROWS, fp32 [min(ROWS, 4), N],
- * as data/cublas-h200 has them; and the same again of the first 128 experts and 512 columns.
+ * as data/cublas-h200 has them, with the hidden states; and the same again of the first 128 experts
+ * and 512 columns, with gate_weight too.
  *
  * trees: one file with N.K.KIND.mROWS.begin and .child (mr_tree of ref/arith/tree.h). Every row of a
  * GEMM is a row of masks, every column of W is ones; all columns must give the same bits. */
@@ -180,7 +181,7 @@ static std::vector<recording> record_problem(const problem &p, const void *hidde
     return out;
 }
 
-/* hidden, gate: NULL to leave them out. */
+/* gate: NULL to leave it out, if the source holds it. */
 static void write_recordings(const std::string &path, std::vector<recording> &r, const problem &p,
                              const void *hidden, const void *gate)
 {
@@ -190,18 +191,16 @@ static void write_recordings(const std::string &path, std::vector<recording> &r,
     check(mr_writer_new(path.c_str(), &w, &err), err);
     metadata(w);
     uint64_t hidden_shape[] = {4, (uint64_t)p.k}, gate_shape[] = {(uint64_t)p.n, (uint64_t)p.k};
-    if (hidden) {
-        check(mr_writer_declare(w, "hidden_states", MR_BF16, 2, hidden_shape, &h, &err), err);
+    check(mr_writer_declare(w, "hidden_states", MR_BF16, 2, hidden_shape, &h, &err), err);
+    if (gate)
         check(mr_writer_declare(w, "gate_weight", MR_BF16, 2, gate_shape, &g, &err), err);
-    }
     for (auto &x : r)
         check(mr_writer_declare(w, x.name.c_str(), MR_F32, 2, x.shape, &x.index, &err), err);
     check(mr_writer_begin(w, &err), err);
-    if (hidden) {
-        check(mr_writer_put(w, h, 0, hidden, (uint64_t)4 * p.k * 2, &err), err);
-        check(mr_writer_put(w, g, 0, gate, (uint64_t)p.n * p.k * 2, &err), err);
-    }
-    for (auto &x : r) check(mr_writer_put(w, x.index, 0, x.values.data(), x.values.size() * 4, &err), err);
+    check(mr_writer_put(w, h, 0, hidden, (uint64_t)4 * p.k * 2, &err), err);
+    if (gate) check(mr_writer_put(w, g, 0, gate, (uint64_t)p.n * p.k * 2, &err), err);
+    for (auto &x : r)
+        check(mr_writer_put(w, x.index, 0, x.values.data(), x.values.size() * 4, &err), err);
     check(mr_writer_finish(w, &err), err);
     printf("%s: %zu recordings\n", path.c_str(), r.size());
 }
@@ -240,7 +239,7 @@ static int record(const char *source_path, const std::string &folder)
     std::vector<recording> r = record_problem(p, h.data);
     std::string name = "/n" + std::to_string(p.n) + "k" + std::to_string(p.k) + ".safetensors";
     int bad = compare(source, r);
-    write_recordings(folder + name, r, p, nullptr, nullptr);
+    write_recordings(folder + name, r, p, h.data, nullptr);
 
     const int n = 128, k = 512;
     std::vector<uint16_t> hidden(4 * k), gate(n * k);
