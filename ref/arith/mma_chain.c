@@ -111,7 +111,10 @@ static size_t run_tile(const struct chain *w, size_t local, size_t first, size_t
                 d[r * width + i] = widened(&b->mma, w->c[(first + r) * b->cols + base + i]);
         struct mr_mma_rows in = {&b->mma,
                                  b->panels + (tile * b->k + w->begin) * (width + width / 2),
-                                 w->value + local * w->n, w->code + local * w->n, w->n, w->n};
+                                 w->value + local * w->n,
+                                 w->code + local * w->n,
+                                 w->n,
+                                 w->n};
         struct environment saved = enter(b->mma.form == MR_MMA_BY_FP16);
         MR_ISA_PICK(mr_mma_run)(&in, d, bad);
         leave(&saved);
@@ -119,7 +122,8 @@ static size_t run_tile(const struct chain *w, size_t local, size_t first, size_t
     for (size_t r = 0; r < rows; r++) {
         for (size_t i = 0; i < cols; i++) {
             size_t at = (first + r) * b->cols + base + i;
-            if (b->panels && !bad[r * width + i] && !w->special[local + r] && !b->special[base + i]) {
+            if (b->panels && !bad[r * width + i] && !w->special[local + r] &&
+                !b->special[base + i]) {
                 w->d[at] = narrowed(&b->mma, d[r * width + i]);
                 continue;
             }
@@ -152,7 +156,8 @@ static enum mr_status check(const struct mr_mma_packed *b, const struct mr_mma_o
                             size_t begin, size_t end, struct mr_error *err)
 {
     if (a->cols != b->k)
-        return mr_fail(err, MR_ERR_SHAPE, "operand a has %zu columns, operand b %zu", a->cols, b->k);
+        return mr_fail(err, MR_ERR_SHAPE, "operand a has %zu columns, operand b %zu", a->cols,
+                       b->k);
     if (begin > end || end > b->k)
         return mr_fail(err, MR_ERR_USAGE, "no columns %zu to %zu in %zu", begin, end, b->k);
     if (b->scales && (!a->scales || begin % (size_t)b->mma.scale_block))

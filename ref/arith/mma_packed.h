@@ -10,9 +10,9 @@ struct mr_mma_packed {
     size_t cols, k;
     struct mr_mma_shape shape;
     size_t tiles;
-    uint32_t *order;  /* [k], or NULL */
-    uint32_t *codes;  /* [cols, k], encodings in chain order */
-    uint8_t *scales;  /* [cols, blocks], or NULL */
+    uint32_t *order; /* [k], or NULL */
+    uint32_t *codes; /* [cols, k], encodings in chain order */
+    uint8_t *scales; /* [cols, blocks], or NULL */
     size_t blocks;
     float *panels;    /* [tiles, k, 3/2 width]; NULL: the reference does it all */
     uint8_t *special; /* [cols]: a column that the loops cannot have */

@@ -5,8 +5,8 @@
 #include "../isa.h"
 #include "mma.h"
 
-/* A code is 0 for a zero element, else the exponent + CODE_BIAS: the sum of two codes is a product's
- * exponent + 2 * CODE_BIAS, or less than that of any nonzero product. */
+/* A code is 0 for a zero element, else the exponent + CODE_BIAS: the sum of two codes is a
+ * product's exponent + 2 * CODE_BIAS, or less than that of any nonzero product. */
 enum {
     MMA_CODE_BIAS = 512,
     MMA_LEAST = -100, /* exponents of alignment for which the loops are exact */
@@ -18,8 +18,8 @@ struct mr_mma_reading {
     enum mr_mma_type type;
     int emin; /* -14 for an 8-bit type that is read as fp16 */
 };
-/* Elements codes[n] (encodings); scales (of blocks of scale_block elements, from element 0) or NULL.
- * Returns whether an element is not finite, or does not fit with its scale: then the loops
+/* Elements codes[n] (encodings); scales (of blocks of scale_block elements, from element 0) or
+ * NULL. Returns whether an element is not finite, or does not fit with its scale: then the loops
  * must not be used. */
 MR_ISA_DECLARE(bool, mr_mma_read, struct mr_mma_reading how, const uint32_t *codes, size_t n,
                float *value, uint32_t *code);
@@ -33,8 +33,8 @@ MR_ISA_DECLARE(struct mr_mma_shape, mr_mma_shape, void);
 
 struct mr_mma_rows {
     const struct mr_mma *mma;
-    const float *tile;           /* from the first position of the chain */
-    const float *value;          /* rows at value + r * stride, code + r * stride */
+    const float *tile;  /* from the first position of the chain */
+    const float *value; /* rows at value + r * stride, code + r * stride */
     const uint32_t *code;
     size_t stride, n;
 };

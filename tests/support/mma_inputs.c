@@ -5,9 +5,9 @@
 
 #include "../../ref/num/bits.h"
 
-const char *const mma_class_names[MMA_CLASSES] = {"random", "normal", "spread",  "cancel",
-                                                  "ties",   "zeros",  "small",   "large",
-                                                  "special", "full",  "edge"};
+const char *const mma_class_names[MMA_CLASSES] = {"random",  "normal", "spread", "cancel",
+                                                  "ties",    "zeros",  "small",  "large",
+                                                  "special", "full",   "edge"};
 
 uint64_t mma_random(uint64_t *state)
 {
@@ -40,8 +40,7 @@ static uint32_t number(enum mr_mma_type type, bool negative, int exponent, uint3
     const struct mr_mma_type_info *t = info(type);
     int field = exponent - t->emin + 1, most = emax(type) - t->emin + 1;
     field = field < 0 ? 0 : field > most ? most : field;
-    uint32_t magnitude =
-        (uint32_t)field << t->fraction | (fraction & ((1u << t->fraction) - 1));
+    uint32_t magnitude = (uint32_t)field << t->fraction | (fraction & ((1u << t->fraction) - 1));
     if (t->nan && magnitude == t->nan) magnitude--;
     magnitude |= negative ? t->sign : 0;
     return type == MR_MMA_TF32 ? magnitude << 13 : magnitude;
@@ -111,7 +110,8 @@ static struct plan make_plan(const struct mr_mma *mma, enum mma_class class, uin
     /* Sums near 2^120 and 2^-100; results at the end of binary32. */
     int sum = coin(s) ? 117 + (int)mma_below(s, 9) : -104 + (int)mma_below(s, 9);
     if (class == MMA_EDGE) p.high[1] = sum - p.high[0];
-    if (class == MMA_LARGE && mma->a <= MR_MMA_TF32) p.high[1] = 128 - (int)mma_below(s, 12) - p.high[0];
+    if (class == MMA_LARGE && mma->a <= MR_MMA_TF32)
+        p.high[1] = 128 - (int)mma_below(s, 12) - p.high[0];
     uint32_t partner = mma_below(s, 3); /* of the least elements: as small, for sums at the end of
                                            binary32, or large */
     if (class == MMA_SMALL && partner == 1) p.high[1] = -160 + (int)mma_below(s, 40) - p.high[0];
@@ -129,7 +129,8 @@ static uint32_t element(const struct plan *p, enum mr_mma_type type, int operand
     case MMA_ZEROS: return normal(type, s);
     case MMA_SPECIAL: return mma_below(s, 60) ? normal(type, s) : special(type, s);
     case MMA_TIES: /* from a little above to a little below the cut, by operand a */
-        if (operand == 0) e = p->high[0] - (mma_below(s, 8) ? p->cut - 3 + (int)mma_below(s, 6) : 0);
+        if (operand == 0)
+            e = p->high[0] - (mma_below(s, 8) ? p->cut - 3 + (int)mma_below(s, 6) : 0);
         return number(type, coin(s), operand ? p->high[1] : e, fraction(s));
     case MMA_FULL: return number(type, false, p->high[operand], 0x7fffff);
     default: return number(type, coin(s), e, fraction(s));
@@ -142,7 +143,8 @@ static uint32_t accumulator(const struct plan *p, enum mr_mma_type type, uint64_
     switch (p->class) {
     case MMA_RANDOM: return random_code(type, s);
     case MMA_SPECIAL: return mma_below(s, 20) ? normal(type, s) : special(type, s);
-    case MMA_SMALL: return number(type, coin(s), info(type)->emin - (int)mma_below(s, 3), fraction(s));
+    case MMA_SMALL:
+        return number(type, coin(s), info(type)->emin - (int)mma_below(s, 3), fraction(s));
     case MMA_LARGE: return number(type, coin(s), emax(type) - (int)mma_below(s, 3), fraction(s));
     case MMA_FULL: return number(type, false, product + 1, 0x7fffff);
     case MMA_ZEROS: return mma_below(s, 3) ? 0 : coin(s) ? info(type)->sign : normal(type, s);
@@ -168,7 +170,10 @@ static void zeros(uint32_t *x, size_t rows, size_t k, enum mr_mma_type type, uin
         case 1: from = to = k; break; /* none left: all zeros */
         case 2: to = mma_below(s, (uint32_t)k + 1); break;
         case 3: from = mma_below(s, (uint32_t)k + 1); break;
-        case 4: from = mma_below(s, (uint32_t)k); to = from + 1; break;
+        case 4:
+            from = mma_below(s, (uint32_t)k);
+            to = from + 1;
+            break;
         }
         if (from == k) to = 0, from = 0;
         for (size_t i = 0; i < k; i++)
