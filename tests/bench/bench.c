@@ -231,6 +231,7 @@ int main(int argc, char **argv)
     json_t *others = json_object(), *paths = json_object();
     double base = t.dgemm * fmin(1, bench_other_coretypes(argv[0], &in, threads, others));
     bench_exact_paths(paths);
+    json_t *gemms = bench_replay(&in, threads);
     double peak = bench_peak_memory(&in, 8 * TOKENS);
     free_input(&in);
     struct bench_input model =
@@ -272,6 +273,7 @@ int main(int argc, char **argv)
         mr_isa_name(mr_isa_best()), "openblas_core", openblas_get_corename(), "OPENBLAS_CORETYPE",
         found ? found : "", "other_coretypes", others, "exact_paths", paths,
         "tensor_core", replay);
+    if (doc) json_object_set_new(doc, "replay_gmacs", gemms);
     if (!doc || json_dump_file(doc, argv[1], JSON_INDENT(1) | JSON_REAL_PRECISION(6)))
         stop("cannot write the JSON file");
     json_decref(doc);

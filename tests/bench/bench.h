@@ -48,6 +48,8 @@ struct bench_mma bench_mma(const char *program, size_t hidden, size_t experts, j
 /* The child's side: prints median seconds, or returns 2 if an output is wrong. */
 int bench_mma_child(const char *name, size_t rows, size_t hidden, size_t experts);
 
+/* GMAC/s of whole GEMMs replayed, by line; and prints them. */
+json_t *bench_replay(const struct bench_input *in, int threads);
 /* Peak anonymous memory of a long run over mapped hidden states, MiB beyond what was there before. */
 double bench_peak_memory(const struct bench_input *in, size_t tokens);
 
