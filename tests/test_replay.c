@@ -1,5 +1,5 @@
-/* The replay engine against slow_sum.c, over shapes, kinds of numbers, instruction sets, threads and
- * row blocks. */
+/* The replay engine against slow_sum.c, over shapes, kinds of numbers, instruction sets, threads
+ * and row blocks. */
 #include <check.h>
 #include <math.h>
 #include <stdio.h>
@@ -75,10 +75,8 @@ static size_t scale_tiles(const struct mr_sum_shape *s, size_t n)
 
 static float rounded(const struct mr_arith *a, float v)
 {
-    if (a->logits == MR_TYPE_BF16)
-        v = mr_bf16_decode(mr_bf16_encode(v, MR_RNE, MR_OVERFLOW_IEEE));
-    if (a->logits == MR_TYPE_FP16)
-        v = mr_fp16_decode(mr_fp16_encode(v, MR_RNE, MR_OVERFLOW_IEEE));
+    if (a->logits == MR_TYPE_BF16) v = mr_bf16_decode(mr_bf16_encode(v, MR_RNE, MR_OVERFLOW_IEEE));
+    if (a->logits == MR_TYPE_FP16) v = mr_fp16_decode(mr_fp16_encode(v, MR_RNE, MR_OVERFLOW_IEEE));
     return v;
 }
 
@@ -100,8 +98,8 @@ static void check_problem(const struct problem *p, const struct mr_arith *a, boo
             float scale[MOST];
             for (size_t i = 0; i < tiles; i++)
                 scale[i] = p->x_scale[t * tiles + i] * p->w_scale[e * tiles + i];
-            float want = slow_sum(&a->sum, p->x + t * p->n, p->w + e * p->n, p->n,
-                                  tiles ? scale : NULL);
+            float want =
+                slow_sum(&a->sum, p->x + t * p->n, p->w + e * p->n, p->n, tiles ? scale : NULL);
             if (bias) want += p->bias[e];
             want = rounded(a, want);
             uint32_t got = slow_bits(out[t * EXPERTS + e]);
@@ -189,8 +187,9 @@ START_TEST(verify_row_blocks)
 {
     enum { ROWS = 70, N = 130, EX = 33 };
     static float x[ROWS * N], w[EX * N], all[ROWS * EX], some[ROWS * EX];
-    static const char *const lines[] = {"fma/deal:6x8", "mul-add/even:7:reverse", "hopper-bf16/runs:3x16",
-                                        "hopper-tf32/promote:32", "bf16-logits", "fma/every:1:pairs"};
+    static const char *const lines[] = {"fma/deal:6x8",          "mul-add/even:7:reverse",
+                                        "hopper-bf16/runs:3x16", "hopper-tf32/promote:32",
+                                        "bf16-logits",           "fma/every:1:pairs"};
     uint64_t seed = 5;
     slow_fill(&seed, SLOW_NORMAL, 8, x, ROWS * N);
     slow_fill(&seed, SLOW_NORMAL, 8, w, EX * N);
@@ -226,8 +225,10 @@ START_TEST(verify_stored_types)
 {
     enum { N = 96 };
     static const enum mr_dtype types[] = {MR_F32, MR_BF16, MR_F16, MR_F8_E4M3, MR_F8_E5M2};
-    static const char *const lines[] = {"fma/deal:3x8", "mul-add", "hopper-bf16", "hopper-fp16/runs:2x16",
-                                        "hopper-tf32", "hopper-e4m3/promote:32", "hopper-e5m2", "fp32"};
+    static const char *const lines[] = {"fma/deal:3x8", "mul-add",
+                                        "hopper-bf16",  "hopper-fp16/runs:2x16",
+                                        "hopper-tf32",  "hopper-e4m3/promote:32",
+                                        "hopper-e5m2",  "fp32"};
     static float x[TOKENS * N], w[EXPERTS * N], want[TOKENS * EXPERTS], got[TOKENS * EXPERTS];
     static unsigned char sx[sizeof x + 1], sw[sizeof w + 1]; /* unaligned */
     uint64_t seed = 3;
@@ -236,8 +237,10 @@ START_TEST(verify_stored_types)
         for (size_t i = 0; i < TOKENS * N + EXPERTS * N; i++) {
             float v = ldexpf(oracle_random(&seed) % 2 ? 1.5f : -1.0f,
                              (int)(oracle_random(&seed) % 5) - 2);
-            if (i < TOKENS * N) x[i] = v;
-            else w[i - TOKENS * N] = v;
+            if (i < TOKENS * N)
+                x[i] = v;
+            else
+                w[i - TOKENS * N] = v;
         }
     for (size_t l = 0; l < sizeof lines / sizeof *lines; l++)
         for (size_t t = 0; t < 5; t++) {
@@ -253,8 +256,8 @@ START_TEST(verify_stored_types)
                 if (types[t] == MR_F16) word = mr_fp16_encode(v, MR_RNE, MR_OVERFLOW_IEEE);
                 if (types[t] == MR_F8_E4M3) word = mr_e4m3_encode(v, MR_RNE, MR_OVERFLOW_IEEE);
                 if (types[t] == MR_F8_E5M2) word = mr_e5m2_encode(v, MR_RNE, MR_OVERFLOW_IEEE);
-                unsigned char *to = i < TOKENS * N ? sx + 1 + i * bytes
-                                                   : sw + 1 + (i - TOKENS * N) * bytes;
+                unsigned char *to =
+                    i < TOKENS * N ? sx + 1 + i * bytes : sw + 1 + (i - TOKENS * N) * bytes;
                 memcpy(to, &word, bytes);
             }
             struct mr_gemm gemm = {.hidden = {sx + 1, types[t], TOKENS, N},
@@ -262,7 +265,9 @@ START_TEST(verify_stored_types)
             ck_assert(!mr_arith_parse(lines[l], &a, &err));
             ck_assert_msg(!mr_replay_new(&a, &gemm, &r, &err), "%s: %s", lines[l], err.text);
             ck_assert(!mr_replay_rows(r, 0, TOKENS, t ? got : want, &err));
-            if (t) ck_assert_msg(!memcmp(want, got, sizeof got), "%s of %s", lines[l], mr_dtype_name(types[t]));
+            if (t)
+                ck_assert_msg(!memcmp(want, got, sizeof got), "%s of %s", lines[l],
+                              mr_dtype_name(types[t]));
             mr_replay_free(r);
         }
 }
@@ -343,7 +348,7 @@ START_TEST(verify_comparison)
     float out[4];
     ck_assert(!mr_replay_new(&a, &gemm, &r, NULL));
     ck_assert(!mr_replay_rows(r, 0, 4, out, NULL));
-    ck_assert_uint_eq(slow_bits(out[1]), 0); /* fma(-0, 1, +0) */
+    ck_assert_uint_eq(slow_bits(out[1]), 0);         /* fma(-0, 1, +0) */
     ck_assert_uint_eq(underflow("fma"), 0x80000000); /* below half of the least subnormal */
     ck_assert_uint_eq(underflow("mul-add"), 0);      /* +0 + -0 */
     ck_assert_uint_eq(underflow("fma/promote:8"), 0);

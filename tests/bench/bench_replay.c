@@ -26,8 +26,7 @@ static double once(const struct bench_input *in, size_t tokens, const char *line
     reduction(|| : failed)
     for (size_t i = 0; i < tokens / ROWS; i++) {
         float *out = malloc(ROWS * in->experts * sizeof *out);
-        failed = failed || !out ||
-                 mr_replay_rows(replay, i * ROWS, ROWS, out, NULL) != MR_OK;
+        failed = failed || !out || mr_replay_rows(replay, i * ROWS, ROWS, out, NULL) != MR_OK;
         for (size_t j = 0; !failed && j < ROWS * in->experts; j++) {
             uint32_t word;
             memcpy(&word, &out[j], sizeof word);
@@ -46,8 +45,11 @@ json_t *bench_replay(const struct bench_input *in, int threads)
     static const struct {
         const char *line;
         size_t tokens; /* slower ones take fewer */
-    } rows[] = {{"fma", 8192}, {"fma/deal:6x8", 8192}, {"fma/deal:32:halves", 8192},
-                {"mul-add/even:64", 8192}, {"hopper-bf16/runs:3x64", 4096},
+    } rows[] = {{"fma", 8192},
+                {"fma/deal:6x8", 8192},
+                {"fma/deal:32:halves", 8192},
+                {"mul-add/even:64", 8192},
+                {"hopper-bf16/runs:3x64", 4096},
                 {"hopper-bf16/deal:64x32", 1024}};
     json_t *report = json_object();
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

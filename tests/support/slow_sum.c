@@ -71,7 +71,8 @@ static size_t part_of(const struct mr_sum_level *l, size_t n, size_t i)
     }
 }
 
-/* A butterfly as lanes do it, all of a power of two of them; a lane that has nothing is left out. */
+/* A butterfly as lanes do it, all of a power of two of them; a lane that has nothing is left out.
+ */
 static float butterfly(const float *part, size_t n, bool halves)
 {
     size_t lanes = 1;
@@ -183,7 +184,7 @@ static float one(uint64_t *seed, enum slow_class class, int bits)
         if (draw % 16 == 0) return draw & 16 ? 0.0f : -0.0f;
         return cut((float)ldexp(unit, (int)(more % 121) - 60), bits);
     case SLOW_TINY:
-        if (draw & 1) return ldexpf((float)((int)(draw / 2 % 7) - 3), -75);
+        if (draw & 1) return ldexpf((float)(int)(draw / 2 % 4) * (more & 1 ? 1.0f : -1.0f), -75);
         return cut((float)ldexp(unit, (int)(more % 24) - 86), bits);
     case SLOW_HUGE: return cut((float)ldexp(unit, (int)(more % 8) + 59), bits);
     case SLOW_HALVES:
