@@ -201,8 +201,11 @@ START_TEST(verify_runs_and_threads)
     memcpy(parts, m.c, sizeof parts);
     for (size_t at = 0; at < K; at += 64) chain(packed, &m, at, at + 64, parts, parts);
     ck_assert_mem_eq(parts, whole, sizeof whole);
-    chain(packed, &m, 16, 16, m.c, parts); /* nothing */
+    uint32_t kept = m.c[5];
+    m.c[5] = 0x7f800123;
+    chain(packed, &m, 16, 16, m.c, parts); /* nothing, not even to a NaN */
     ck_assert_mem_eq(parts, m.c, sizeof parts);
+    m.c[5] = kept;
 #pragma omp parallel for schedule(dynamic) num_threads(4)
     for (int r = 0; r < R; r++) {
         struct mr_mma_operand row = mma_case_a(&m);

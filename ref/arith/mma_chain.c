@@ -173,6 +173,10 @@ enum mr_status mr_mma_chain(const struct mr_mma_packed *b, const struct mr_mma_o
 {
     enum mr_status status = check(b, a, begin, end, err);
     if (status) return status;
+    if (begin == end) { /* no step: not even a NaN becomes canonical */
+        for (size_t i = 0; i < a->rows * b->cols; i++) d[i] = c ? c[i] : 0;
+        return MR_OK;
+    }
     struct chain w = {.b = b, .a = a, .begin = begin, .n = end - begin, .c = c, .d = d};
     size_t elements = BLOCK_ROWS * w.n + 1;
     w.codes = malloc(elements * sizeof *w.codes);
