@@ -7,19 +7,19 @@
 #include "mma.h"
 
 #define TO_FP32(L, F, e_zero) \
-    MR_MMA_FP32, MR_MMA_PLAIN, L, F, MR_MMA_RZ_FP32, e_zero, true, MR_MMA_FP32, 0
+    MR_MMA_FP32, MR_MMA_PLAIN, L, F, MR_MMA_RZ_FP32, e_zero, false, MR_MMA_FP32, 0
 #define TO_E8M13(L, F, e_zero) \
-    MR_MMA_FP32, MR_MMA_PLAIN, L, F, MR_MMA_RZ_E8M13, e_zero, true, MR_MMA_FP32, 0
+    MR_MMA_FP32, MR_MMA_PLAIN, L, F, MR_MMA_RZ_E8M13, e_zero, false, MR_MMA_FP32, 0
 #define TO_FP16(L, F, e_zero) \
-    MR_MMA_FP16, MR_MMA_PLAIN, L, F, MR_MMA_RNE_FP16, e_zero, true, MR_MMA_FP32, 0
+    MR_MMA_FP16, MR_MMA_PLAIN, L, F, MR_MMA_RNE_FP16, e_zero, false, MR_MMA_FP32, 0
 #define BY_FP16_TO_FP32 \
-    MR_MMA_FP32, MR_MMA_BY_FP16, 16, 25, MR_MMA_RZ_FP32, -133, true, MR_MMA_FP32, 0
+    MR_MMA_FP32, MR_MMA_BY_FP16, 16, 25, MR_MMA_RZ_FP32, -133, false, MR_MMA_FP32, 0
 #define BY_FP16_TO_FP16 \
-    MR_MMA_FP16, MR_MMA_BY_FP16, 16, 25, MR_MMA_RNE_FP16, -21, true, MR_MMA_FP32, 0
+    MR_MMA_FP16, MR_MMA_BY_FP16, 16, 25, MR_MMA_RNE_FP16, -21, false, MR_MMA_FP32, 0
 #define MX(L, F, e_zero, block) \
-    MR_MMA_FP32, MR_MMA_SCALED, L, F, MR_MMA_RZ_FP32, e_zero, true, MR_MMA_UE8M0, block
+    MR_MMA_FP32, MR_MMA_SCALED, L, F, MR_MMA_RZ_FP32, e_zero, false, MR_MMA_UE8M0, block
 #define GROUPS(scale, block) \
-    MR_MMA_FP32, MR_MMA_GROUP_SCALED, 64, 35, MR_MMA_RZ_FP32, -139, true, scale, block
+    MR_MMA_FP32, MR_MMA_GROUP_SCALED, 64, 35, MR_MMA_RZ_FP32, -139, false, scale, block
 
 /* Rows for all pairs of the 8-bit types: evidence for equal and for mixed types. */
 #define FP8_ROWS(arch, suffix, architecture, instruction, equal, mixed, ...) \
@@ -58,6 +58,8 @@
 #define A100 "vectors of an A100 and an A2"
 #define ADA "vectors of an Ada and an L40S GPU"
 #define H200 "vectors of an H100 and an H200"
+#define EDGES "edge cases of an H200 (data/mma-h200)"
+#define H200_EDGES H200 ", " EDGES
 #define B200 "vectors of a B200"
 
 static const struct mr_mma table[] = {
@@ -79,19 +81,19 @@ static const struct mr_mma table[] = {
     FP8_ROWS("ada", "", "sm_89", "mma.sync m16n8k32", ADA, NULL, TO_E8M13(16, 13, -132)),
     FP8_ROWS("ada", "-fp16", "sm_89", "mma.sync m16n8k32", ADA, NULL, TO_FP16(16, 13, -20)),
 
-    ROW("hopper-tf32", TF32, TF32, "sm_90", "mma.sync k4, k8, wgmma k8", H200,
+    ROW("hopper-tf32", TF32, TF32, "sm_90", "mma.sync k4, k8, wgmma k8", H200_EDGES,
         TO_FP32(8, 25, -133)),
-    ROW("hopper-bf16", BF16, BF16, "sm_90", "mma.sync k8, k16, wgmma k16", H200,
+    ROW("hopper-bf16", BF16, BF16, "sm_90", "mma.sync k8, k16, wgmma k16", H200_EDGES,
         TO_FP32(16, 25, -133)),
-    ROW("hopper-fp16", FP16, FP16, "sm_90", "mma.sync k8, k16, wgmma k16", H200,
+    ROW("hopper-fp16", FP16, FP16, "sm_90", "mma.sync k8, k16, wgmma k16", H200_EDGES,
         TO_FP32(16, 25, -133)),
-    ROW("hopper-fp16-fp16", FP16, FP16, "sm_90", "wgmma k16", NULL, TO_FP16(16, 25, -21)),
-    ROW("hopper-mma-fp16-fp16", FP16, FP16, "sm_90", "mma.sync k8, k16", H200,
+    ROW("hopper-fp16-fp16", FP16, FP16, "sm_90", "mma.sync k8, k16, wgmma k16", H200_EDGES,
         TO_FP16(16, 25, -21)),
-    FP8_ROWS("hopper", "", "sm_90", "wgmma k32", H200, NULL, TO_E8M13(32, 13, -133)),
-    FP8_ROWS("hopper", "-fp16", "sm_90", "wgmma k32", NULL, NULL, TO_FP16(32, 13, -21)),
-    FP8_ROWS("hopper-mma", "", "sm_90", "mma.sync m16n8k32", NULL, NULL, BY_FP16_TO_FP32),
-    FP8_ROWS("hopper-mma", "-fp16", "sm_90", "mma.sync m16n8k32", H200, NULL, BY_FP16_TO_FP16),
+    FP8_ROWS("hopper", "", "sm_90", "wgmma k32", H200_EDGES, EDGES, TO_E8M13(32, 13, -133)),
+    FP8_ROWS("hopper", "-fp16", "sm_90", "wgmma k32", EDGES, EDGES, TO_FP16(32, 13, -21)),
+    FP8_ROWS("hopper-mma", "", "sm_90", "mma.sync m16n8k16, k32", EDGES, EDGES, BY_FP16_TO_FP32),
+    FP8_ROWS("hopper-mma", "-fp16", "sm_90", "mma.sync m16n8k16, k32", H200_EDGES, EDGES,
+             BY_FP16_TO_FP16),
 
     ROW("blackwell-tf32", TF32, TF32, "sm_100", "mma.sync k4, k8, tcgen05 k8", B200,
         TO_FP32(8, 25, -133)),
