@@ -119,9 +119,15 @@ END_TEST
 START_TEST(verify_loops_are_used)
 {
     if (!set_isa(_i)) return;
-    static const char *const names[] = {
-        "hopper-bf16",     "ampere-tf32",          "hopper-e4m3",           "volta-fp16-fp16",
-        "hopper-mma-e5m2", "hopper-mma-e4m3-fp16", "blackwell-mx-e4m3-e2m1"};
+    static const char *const names[] = {"hopper-bf16",
+                                        "ampere-tf32",
+                                        "hopper-e4m3",
+                                        "volta-fp16-fp16",
+                                        "hopper-mma-e5m2",
+                                        "hopper-mma-e4m3-fp16",
+                                        "blackwell-mx-e4m3-e2m1",
+                                        "blackwell-mxf4",
+                                        "blackwell-nvf4"};
     uint64_t s = 3;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         for (int class = MMA_NORMAL; class <= MMA_ZEROS; class += MMA_ZEROS - MMA_NORMAL) {

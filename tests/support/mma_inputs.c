@@ -222,9 +222,15 @@ static void scales(struct mma_case *m, enum mma_class class, uint64_t *s)
         size_t n = (side ? m->cols : m->rows) * m->blocks;
         for (size_t i = 0; i < n; i++) {
             uint8_t x = (uint8_t)mma_random(s);
-            bool narrow = class != MMA_RANDOM && class != MMA_SPECIAL;
+            bool any = class == MMA_RANDOM || class == MMA_SPECIAL; /* NaN too */
+            bool wide = class == MMA_SPREAD || class == MMA_SMALL || class == MMA_LARGE;
+            bool narrow = !any && !(wide && m->mma->scale == MR_MMA_UE8M0);
+            if (wide && x == 0xff) x = 0x7f;
+            /* Scales of zero, beside which a small c is all that there is. */
+            bool zero_scale = class == MMA_SMALL && mma_below(s, 4);
             if (narrow && m->mma->scale == MR_MMA_UE8M0) x = (uint8_t)(117 + x % 21);
             if (narrow && m->mma->scale == MR_MMA_UE4M3 && (x & 0x7f) == 0x7f) x = 0x38;
+            if (zero_scale && m->mma->scale == MR_MMA_UE4M3) x &= 0x80;
             (side ? m->sb : m->sa)[i] = x;
         }
     }
