@@ -204,8 +204,8 @@ START_TEST(validate_specials)
     expect(STEP("hopper-bf16", 0, {inf, 1}, {-inf, 1}), 0x7fffffff);
     expect(STEP("hopper-bf16", 0, {inf, -1}, {max, max}), 0xff800000);
     expect(STEP("hopper-bf16", inf, {1, 1}), 0x7f800000);
-    expect(STEP("hopper-mma-fp16-fp16", NAN, {1, 1}), 0x7fff);
-    expect(STEP("hopper-mma-fp16-fp16", 0, {-inf, 1}), 0xfc00);
+    expect(STEP("hopper-fp16-fp16", NAN, {1, 1}), 0x7fff);
+    expect(STEP("hopper-fp16-fp16", 0, {-inf, 1}), 0xfc00);
     expect(STEP("hopper-e4m3", 0, {NAN, 1}), 0x7fffffff);
     expect(STEP("hopper-mma-e5m2", -inf, {inf, 1}), 0x7fffffff);
     expect(STEP("hopper-mma-e5m2-fp16", 0, {inf, -1}), 0xfc00);
@@ -261,13 +261,13 @@ START_TEST(validate_ends_of_the_range)
     expect(STEP("hopper-bf16", 0x1p-149, {-0x1p-76, 0x1p-76}, {0x1p-75, 0x1p-74}), 2);
     expect(STEP("hopper-bf16", 0x1p-149, {-0x1p-75, 0x1p-75}, {0x1p-75, 0x1p-74}), 1);
     /* fp16: to nearest even, once; 65520 and above is Inf. */
-    expect(STEP("hopper-mma-fp16-fp16", 65504, {15, 1}), 0x7bff);
-    expect(STEP("hopper-mma-fp16-fp16", 65504, {16, 1}), 0x7c00);
-    expect(STEP("hopper-mma-fp16-fp16", -65504, {-4, 4}), 0xfc00);
-    expect(STEP("hopper-mma-fp16-fp16", 1, {0x1p-11, 1}), 0x3c00);
-    expect(STEP("hopper-mma-fp16-fp16", 1, {0x1p-11, 1}, {0x1p-12, 0x1p-12}), 0x3c01);
-    expect(STEP("hopper-mma-fp16-fp16", 0, {0x1p-24, 0.5}), 0);
-    expect(STEP("hopper-mma-fp16-fp16", 0, {0x1p-24, 1.5}), 2);
+    expect(STEP("hopper-fp16-fp16", 65504, {15, 1}), 0x7bff);
+    expect(STEP("hopper-fp16-fp16", 65504, {16, 1}), 0x7c00);
+    expect(STEP("hopper-fp16-fp16", -65504, {-4, 4}), 0xfc00);
+    expect(STEP("hopper-fp16-fp16", 1, {0x1p-11, 1}), 0x3c00);
+    expect(STEP("hopper-fp16-fp16", 1, {0x1p-11, 1}, {0x1p-12, 0x1p-12}), 0x3c01);
+    expect(STEP("hopper-fp16-fp16", 0, {0x1p-24, 0.5}), 0);
+    expect(STEP("hopper-fp16-fp16", 0, {0x1p-24, 1.5}), 2);
 }
 END_TEST
 

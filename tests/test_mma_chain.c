@@ -119,9 +119,15 @@ END_TEST
 START_TEST(verify_loops_are_used)
 {
     if (!set_isa(_i)) return;
-    static const char *const names[] = {
-        "hopper-bf16",     "ampere-tf32",          "hopper-e4m3",           "volta-fp16-fp16",
-        "hopper-mma-e5m2", "hopper-mma-e4m3-fp16", "blackwell-mx-e4m3-e2m1"};
+    static const char *const names[] = {"hopper-bf16",
+                                        "ampere-tf32",
+                                        "hopper-e4m3",
+                                        "volta-fp16-fp16",
+                                        "hopper-mma-e5m2",
+                                        "hopper-mma-e4m3-fp16",
+                                        "blackwell-mx-e4m3-e2m1",
+                                        "blackwell-mxf4",
+                                        "blackwell-nvf4"};
     uint64_t s = 3;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         for (int class = MMA_NORMAL; class <= MMA_ZEROS; class += MMA_ZEROS - MMA_NORMAL) {
@@ -201,8 +207,11 @@ START_TEST(verify_runs_and_threads)
     memcpy(parts, m.c, sizeof parts);
     for (size_t at = 0; at < K; at += 64) chain(packed, &m, at, at + 64, parts, parts);
     ck_assert_mem_eq(parts, whole, sizeof whole);
-    chain(packed, &m, 16, 16, m.c, parts); /* nothing */
+    uint32_t kept = m.c[5];
+    m.c[5] = 0x7f800123;
+    chain(packed, &m, 16, 16, m.c, parts); /* nothing, not even to a NaN */
     ck_assert_mem_eq(parts, m.c, sizeof parts);
+    m.c[5] = kept;
 #pragma omp parallel for schedule(dynamic) num_threads(4)
     for (int r = 0; r < R; r++) {
         struct mr_mma_operand row = mma_case_a(&m);

@@ -49,6 +49,7 @@ static struct term accumulator(enum mr_mma_type type, uint32_t bits, struct spec
 static uint64_t truncated(struct term t, int unit)
 {
     int left = t.lsb - unit;
+    if (t.magnitude == 0) return 0; /* its own exponent, which did not count, may be above */
     if (left >= 0) return t.magnitude << left;
     return left <= -64 ? 0 : t.magnitude >> -left;
 }

@@ -54,14 +54,30 @@ bool mr_mma_read_row(const struct mr_mma *mma, enum mr_mma_type type, const uint
                      size_t begin, size_t n, const uint8_t *scales, float *value, uint32_t *code)
 {
     bool special = MR_ISA_PICK(mr_mma_read)(mr_mma_how(mma, type), codes, n, value, code);
-    if (scales) special |= apply_scales(mma, begin, n, scales, value, code);
+    if (scales && mma->form == MR_MMA_SCALED)
+        special |= apply_scales(mma, begin, n, scales, value, code);
     return special;
 }
 
-/* The loops serve sums of products that binary32 holds, in 32-bit integers. */
+bool mr_mma_read_scales(const struct mr_mma *mma, const uint8_t *scales, size_t n,
+                        struct mr_mma_scale *out)
+{
+    bool special = false;
+    for (size_t i = 0; i < n; i++) {
+        struct mr_mma_number x = mr_mma_decode(mma->scale, scales[i]);
+        special |= x.class == MR_MMA_NAN;
+        out[i] = (struct mr_mma_scale){(float)(int32_t)x.significand, x.exponent};
+    }
+    return special;
+}
+
+/* The loops serve sums of products that binary32 holds, in 32-bit integers; and groups of FP4. */
 static bool has_loops(const struct mr_mma *mma)
 {
-    return mma->form != MR_MMA_GROUP_SCALED && mma->fraction <= 25 && mma->fraction >= 0;
+    if (mma->form == MR_MMA_GROUP_SCALED)
+        return mma->a == MR_MMA_E2M1 && mma->b == MR_MMA_E2M1 && mma->fraction <= 35 &&
+               mma->terms == 64 && !mma->signed_zero;
+    return mma->fraction <= 25 && mma->fraction >= 0;
 }
 
 enum { PIECE = 64, MOST_WIDTH = 64 };
@@ -88,8 +104,25 @@ static void fill_piece(struct mr_mma_packed *p, size_t tile, size_t at, size_t n
     }
 }
 
+/* GROUP_SCALED: scales of a column into its lane. */
+static bool fill_scales(struct mr_mma_packed *p, size_t col)
+{
+    size_t width = p->shape.width;
+    bool special = false;
+    for (size_t block = 0; block < p->blocks; block++) {
+        size_t at = (col / width * p->blocks + block) * width + col % width;
+        struct mr_mma_scale x;
+        special |= mr_mma_read_scales(&p->mma, p->scales + col * p->blocks + block, 1, &x);
+        p->significands[at] = x.significand;
+        p->exponents[at] = x.exponent;
+    }
+    return special;
+}
+
 static void fill(struct mr_mma_packed *p, const struct mr_mma_operand *b)
 {
+    for (size_t col = 0; p->significands && col < p->cols; col++)
+        p->special[col] = fill_scales(p, col);
     for (size_t col = 0; col < p->cols; col++)
         mr_mma_gather(b, p->mma.b, p->order, col, 0, p->k, p->codes + col * p->k);
     for (size_t tile = 0; p->panels && tile < p->tiles; tile++)
@@ -128,8 +161,12 @@ enum mr_status mr_mma_pack(const struct mr_mma *mma, const struct mr_mma_operand
     if (order) p->order = malloc(p->k * sizeof *order + 1);
     if (mma->scale_block) p->scales = malloc(p->cols * p->blocks + 1);
     if (loops) p->panels = malloc((words + 1) * sizeof *p->panels);
+    bool groups = loops && mma->form == MR_MMA_GROUP_SCALED;
+    size_t scales = p->tiles * p->blocks * p->shape.width;
+    if (groups) p->significands = calloc(scales + 1, sizeof *p->significands);
+    if (groups) p->exponents = calloc(scales + 1, sizeof *p->exponents);
     if (!p->codes || !p->special || (order && !p->order) || (mma->scale_block && !p->scales) ||
-        (loops && !p->panels)) {
+        (loops && !p->panels) || (groups && (!p->significands || !p->exponents))) {
         mr_mma_packed_free(p);
         return mr_fail(err, MR_ERR_MEMORY, "out of memory for an operand of %zu x %zu", p->cols,
                        p->k);
@@ -150,5 +187,7 @@ void mr_mma_packed_free(struct mr_mma_packed *p)
     free(p->scales);
     free(p->panels);
     free(p->special);
+    free(p->significands);
+    free(p->exponents);
     free(p);
 }

@@ -304,14 +304,13 @@ MR_INLINE void round_to_fp16(const struct aligned *sums, const struct limits *l,
 
 /* x + y of fp16 numbers, to nearest, as the thread rounds: first to 24 bits, then to 11, which is
  * the same as once (S. A. Figueroa, "When is double rounding innocuous?", 1995: 24 >= 2 * 11 + 2;
- * subnormal sums are exact). */
+ * subnormal sums are exact). Inf and NaN are as numbers above 65504 to nearest_fp16. */
 MR_INLINE mr_vf2 add_fp16(mr_vf2 x, mr_vf2 y, vu *bad)
 {
     vu sum = (vu)(x + y), field = (sum >> 23) & 255;
     vu significand = ((sum & 0x7fffff) | 0x800000) & (vu)(field != 0);
     mr_vi2 q = MR_MAX_I2((mr_vi2)field - (127 + 23), (mr_vi2){0} - 47);
     mr_vf2 f = nearest_fp16(significand, q, bad);
-    *bad |= (vu)(field == 255);
     return (mr_vf2)((vu)f | (sum & 0x80000000));
 }
 

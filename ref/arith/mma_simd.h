@@ -31,16 +31,29 @@ struct mr_mma_shape {
 };
 MR_ISA_DECLARE(struct mr_mma_shape, mr_mma_shape, void);
 
+/* GROUP_SCALED: a scale is significand * 2^(exponent - fraction of its type), both integers. */
+struct mr_mma_scale {
+    float significand;
+    int32_t exponent;
+};
+
 struct mr_mma_rows {
     const struct mr_mma *mma;
     const float *tile;  /* from the first position of the chain */
     const float *value; /* rows at value + r * stride, code + r * stride */
     const uint32_t *code;
     size_t stride, n;
+    /* GROUP_SCALED, from the first block of the chain: */
+    const struct mr_mma_scale *a_scales; /* rows at a_scales + r * a_blocks */
+    size_t a_blocks;
+    const float *b_significands; /* [blocks, width] */
+    const int32_t *b_exponents;
 };
 /* d [rows, width]: in the c, out the results, as binary32 numbers (also of fp16 accumulators).
  * bad [rows, width]: not zero where d is not to be used. The caller has set rounding toward zero
  * (to nearest for BY_FP16), and neither FTZ nor DAZ. */
 MR_ISA_DECLARE(void, mr_mma_run, const struct mr_mma_rows *in, float *d, uint32_t *bad);
+/* The same for GROUP_SCALED. */
+MR_ISA_DECLARE(void, mr_mma_run_groups, const struct mr_mma_rows *in, float *d, uint32_t *bad);
 
 #endif

@@ -88,6 +88,15 @@ static uint32_t special(enum mr_mma_type type, uint64_t *s)
     return word << 13 | (coin(s) ? mma_below(s, 1u << 13) : 0);
 }
 
+/* A number of random sign and fraction: one draw a statement, so that every compiler makes the same
+ * inputs. */
+static uint32_t any_number(enum mr_mma_type type, int exponent, uint64_t *s)
+{
+    bool negative = coin(s);
+    uint32_t f = fraction(s);
+    return number(type, negative, exponent, f);
+}
+
 /* What the elements of one case have in common. */
 struct plan {
     enum mma_class class;
@@ -129,12 +138,17 @@ static uint32_t element(const struct plan *p, enum mr_mma_type type, int operand
     case MMA_ZEROS: return normal(type, s);
     case MMA_SPECIAL: return mma_below(s, 60) ? normal(type, s) : special(type, s);
     case MMA_TIES: /* from a little above to a little below the cut, by operand a */
-        if (operand == 0)
-            e = p->high[0] - (mma_below(s, 8) ? p->cut - 3 + (int)mma_below(s, 6) : 0);
-        return number(type, coin(s), operand ? p->high[1] : e, fraction(s));
+        e = p->high[operand];
+        if (operand == 0 && mma_below(s, 8)) e -= p->cut - 3 + (int)mma_below(s, 6);
+        return any_number(type, e, s);
     case MMA_FULL: return number(type, false, p->high[operand], 0x7fffff);
-    default: return number(type, coin(s), e, fraction(s));
+    default: return any_number(type, e, s);
     }
+}
+
+static uint32_t zero(enum mr_mma_type type, uint64_t *s)
+{
+    return coin(s) ? (type == MR_MMA_TF32 ? 0x80000000 : info(type)->sign) : 0;
 }
 
 static uint32_t accumulator(const struct plan *p, enum mr_mma_type type, uint64_t *s)
@@ -143,21 +157,16 @@ static uint32_t accumulator(const struct plan *p, enum mr_mma_type type, uint64_
     switch (p->class) {
     case MMA_RANDOM: return random_code(type, s);
     case MMA_SPECIAL: return mma_below(s, 20) ? normal(type, s) : special(type, s);
-    case MMA_SMALL:
-        return number(type, coin(s), info(type)->emin - (int)mma_below(s, 3), fraction(s));
-    case MMA_LARGE: return number(type, coin(s), emax(type) - (int)mma_below(s, 3), fraction(s));
+    case MMA_SMALL: return any_number(type, info(type)->emin - (int)mma_below(s, 3), s);
+    case MMA_LARGE: return any_number(type, emax(type) - (int)mma_below(s, 3), s);
     case MMA_FULL: return number(type, false, product + 1, 0x7fffff);
-    case MMA_ZEROS: return mma_below(s, 3) ? 0 : coin(s) ? info(type)->sign : normal(type, s);
+    case MMA_ZEROS:
+        if (mma_below(s, 3)) return 0;
+        return coin(s) ? info(type)->sign : normal(type, s);
     default:
-        if (mma_below(s, 4) == 0) return coin(s) ? info(type)->sign : 0;
-        return number(type, coin(s), product + 3 - (int)mma_below(s, (uint32_t)p->cut + 8),
-                      (uint32_t)mma_random(s));
+        if (mma_below(s, 4) == 0) return zero(type, s);
+        return any_number(type, product + 3 - (int)mma_below(s, (uint32_t)p->cut + 8), s);
     }
-}
-
-static uint32_t zero(enum mr_mma_type type, uint64_t *s)
-{
-    return coin(s) ? (type == MR_MMA_TF32 ? 0x80000000 : info(type)->sign) : 0;
 }
 
 /* Zeros as padding makes them. */
@@ -213,9 +222,15 @@ static void scales(struct mma_case *m, enum mma_class class, uint64_t *s)
         size_t n = (side ? m->cols : m->rows) * m->blocks;
         for (size_t i = 0; i < n; i++) {
             uint8_t x = (uint8_t)mma_random(s);
-            bool narrow = class != MMA_RANDOM && class != MMA_SPECIAL;
+            bool any = class == MMA_RANDOM || class == MMA_SPECIAL; /* NaN too */
+            bool wide = class == MMA_SPREAD || class == MMA_SMALL || class == MMA_LARGE;
+            bool narrow = !any && !(wide && m->mma->scale == MR_MMA_UE8M0);
+            if (wide && x == 0xff) x = 0x7f;
+            /* Scales of zero, beside which a small c is all that there is. */
+            bool zero_scale = class == MMA_SMALL && mma_below(s, 4);
             if (narrow && m->mma->scale == MR_MMA_UE8M0) x = (uint8_t)(117 + x % 21);
             if (narrow && m->mma->scale == MR_MMA_UE4M3 && (x & 0x7f) == 0x7f) x = 0x38;
+            if (zero_scale && m->mma->scale == MR_MMA_UE4M3) x &= 0x80;
             (side ? m->sb : m->sa)[i] = x;
         }
     }
