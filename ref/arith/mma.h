@@ -55,7 +55,8 @@ struct mr_mma {
     int fraction; /* F: a term keeps this many bits below the largest exponent of the step */
     enum mr_mma_rounding rounding;
     int e_zero;   /* the exponent of a zero term, so the least exponent of alignment */
-    bool signed_zero; /* a sum that is not zero, and is rounded to zero, keeps its sign */
+    bool signed_zero; /* a sum that is not zero, and is rounded to zero, keeps its sign: of no row;
+                         on Hopper such a sum is +0 */
     enum mr_mma_type scale; /* SCALED, GROUP_SCALED: ue8m0 or ue4m3 */
     int scale_block;        /* columns for each scale; 0: no scales */
     const char *evidence;   /* which hardware results confirm the row; NULL: unverified */

@@ -78,8 +78,7 @@ static void place(struct mr_mma_packed *p, size_t col, const float *value, const
 /* The loops serve sums of products that binary32 holds, in 32-bit integers. */
 static bool has_loops(const struct mr_mma *mma)
 {
-    return mma->form != MR_MMA_GROUP_SCALED && mma->fraction <= 25 && mma->fraction >= 0 &&
-           mma->e_zero > -512 && mma->signed_zero;
+    return mma->form != MR_MMA_GROUP_SCALED && mma->fraction <= 25 && mma->fraction >= 0;
 }
 
 static enum mr_status fill(struct mr_mma_packed *p, const struct mr_mma_operand *b,
