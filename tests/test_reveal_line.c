@@ -77,6 +77,23 @@ static void named(const char *line, size_t terms, const char *operands, const ch
     mr_tree_free(&tree);
 }
 
+/* More runs than tiles: the empty ones show in parts of other sizes only. */
+START_TEST(verify_empty_runs_are_found)
+{
+    static const struct {
+        const char *line;
+        size_t terms;
+    } all[] = {{"hopper-e4m3/runs:21/every:65", 256},
+               {"fma/runs:25/runs:8:pairs/runs:15", 512},
+               {"hopper-bf16/runs:40:halves/deal:27x34", 1800},
+               {"fma/every:65/runs:34:pairs/runs:17", 1891}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        struct mr_sum_shape shape = shape_of(all[i].line);
+        check_names(&shape, all[i].terms);
+    }
+}
+END_TEST
+
 /* The lines of real kernels come back as they are written; others as the first of their equals. */
 START_TEST(verify_lines_of_kernels)
 {
@@ -324,6 +341,7 @@ Suite *suite_reveal_line(void)
     TCase *t = tcase_create("reveal_line");
     tcase_set_timeout(t, 600);
     tcase_add_test(t, verify_every_line_is_named);
+    tcase_add_test(t, verify_empty_runs_are_found);
     tcase_add_test(t, verify_lines_of_kernels);
     tcase_add_test(t, verify_operands_choose_the_instruction);
     tcase_add_test(t, verify_names_hold_at_their_terms);
