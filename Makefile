@@ -41,6 +41,8 @@ TESTOBJ := $(TESTSRC:%.c=$(BUILD)/%.o) $(BUILD)/tests/run.o \
 BENCHOBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/bench/*.c))
 BUGOBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/mutants/*.c) \
 	$(filter-out tests/bugs/check_bugs.c,$(wildcard tests/bugs/*.c)))
+# What moeref reveal --plugin is tested with.
+PLUGINS := $(patsubst %.c,$(BUILD)/%.so,$(wildcard tests/plugins/*.c))
 LIB := $(BUILD)/libmoeref.a
 
 .PHONY: help all deps demo test check-long check-bugs check-oracles bench asan ubsan tsan fuzz gpu \
@@ -99,7 +101,10 @@ $(BUILD)/moeref: $(TOOLOBJ) $(LIB)
 	$(CC) $(FLAGS) -o $@ $^ $(LIBS)
 $(BUILD)/tests/bugs/check-bugs: $(BUILD)/tests/bugs/check_bugs.o $(BUGOBJ) $(LIB)
 	$(CC) $(FLAGS) -o $@ $^ $(LIBS)
-$(BUILD)/tests/run: $(TESTOBJ) $(BUGOBJ) $(LIB)
+$(BUILD)/tests/plugins/%.so: tests/plugins/%.c
+	@mkdir -p $(@D)
+	$(CC) $(FLAGS) -shared -o $@ $< -lopenblas -lm
+$(BUILD)/tests/run: $(TESTOBJ) $(BUGOBJ) $(LIB) | $(PLUGINS)
 	$(CC) $(FLAGS) -o $@ $^ $(shell pkg-config --libs check 2>/dev/null || echo -lcheck) $(LIBS)
 # The suites are the files: tests/test_NAME.c defines Suite *suite_NAME(void).
 $(BUILD)/tests/suites.inc: $(TESTSRC)
