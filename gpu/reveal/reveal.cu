@@ -22,6 +22,7 @@
 #include "cublas.h"
 extern "C" {
 #include "../../ref/arith/reveal.h"
+#include "../../ref/arith/tree_line.h"
 #include "../../ref/io/safetensors.h"
 }
 
@@ -334,6 +335,19 @@ static void write_trees(const char *path, std::vector<revealed> &trees)
     check(mr_writer_finish(w, &err), err);
 }
 
+/* The shortest line with this tree, or "-". */
+static std::string line_of_tree(const struct mr_tree &tree, enum gemm_kind kind)
+{
+    struct mr_sum_shape shape;
+    size_t found = 0;
+    struct mr_error err;
+    char text[MR_SUM_TEXT];
+    check(mr_tree_lines(&tree, is_fp32(kind) ? "fp32" : "bf16", &shape, 1, &found, &err), err);
+    if (!found) return "-";
+    mr_sum_print(&shape, text, sizeof text);
+    return text;
+}
+
 static int reveal_trees(const char *path, double limit)
 {
     static const int shapes[][2] = {{128, 512}, {288, 4096}, {256, 7168}};
@@ -367,7 +381,8 @@ static int reveal_trees(const char *path, double limit)
                 enum mr_status s = mr_reveal(&summer, (size_t)p.k, &options, &r.tree, &stats, &err);
                 printf("%-24s ", r.name.c_str());
                 if (s == MR_OK) {
-                    printf("%zu nodes, widest %zu, %zu GEMMs, %.2f s\n", r.tree.nodes,
+                    printf("%-22s %zu nodes, widest %zu, %zu GEMMs, %.2f s\n",
+                           line_of_tree(r.tree, kind).c_str(), r.tree.nodes,
                            mr_tree_widest(&r.tree), m.calls, seconds() - t);
                     trees.push_back(r);
                 } else {
