@@ -14,6 +14,7 @@ const char help_replay[] =
     "usage: moeref replay CASE [--arith A]... [options]\n"
     "       moeref replay --config F --gate F[:TENSOR] [--gate-bias F[:TENSOR]]\n"
     "                     --hidden F[:TENSOR] --logits F[:TENSOR] --arith A... [options]\n"
+    "       moeref replay --vectors F [--json F] [-q]\n"
     "\n"
     "Computes the logits of a case again under an arithmetic, every rounding in its place, and\n"
     "compares them with the observed ones bit for bit. An arithmetic is one line: how the sum is\n"
@@ -22,6 +23,8 @@ const char help_replay[] =
     "\n"
     "  --arith A         the line (repeatable: each gets rows of its own). Default: the case's\n"
     "                    \"replay\", one line or one a phase, else its \"arith\" if that holds a sum\n"
+    "  --vectors F       instead: single tensor-core steps recorded on GPUs, in safetensors of\n"
+    "                    GPU.FORMAT.a, b, c, d_fp32, d_fp16 (see data/tensor-core)\n"
     "  --layers L        only these, as in 1,3-5\n"
     "  --phase P         only this phase of the case\n"
     "  --capture F       read the captured tensors from F instead of the case's files\n"
@@ -37,11 +40,12 @@ const char help_replay[] =
     "Exit status: 0 every bit the same, 1 a mismatch.\n"
     "\n"
     "example: moeref replay cases/cublas-h200.json\n"
-    "         moeref replay cases/cublas-h200.json --phase m512 --arith hopper-bf16/runs:3x64\n";
+    "         moeref replay cases/cublas-h200.json --phase m512 --arith hopper-bf16/runs:3x64\n"
+    "         moeref replay --vectors data/tensor-core/vectors.safetensors\n";
 
 enum {
     OPT_CONFIG = 256, OPT_GATE, OPT_GATE_BIAS, OPT_HIDDEN, OPT_LOGITS, OPT_ARITH, OPT_LAYERS,
-    OPT_PHASE, OPT_CAPTURE, OPT_LAYER, OPT_THREADS, OPT_JSON
+    OPT_PHASE, OPT_CAPTURE, OPT_LAYER, OPT_THREADS, OPT_JSON, OPT_VECTORS
 };
 
 static const struct option long_options[] = {
@@ -57,6 +61,7 @@ static const struct option long_options[] = {
     {"layer", required_argument, NULL, OPT_LAYER},
     {"threads", required_argument, NULL, OPT_THREADS},
     {"json", required_argument, NULL, OPT_JSON},
+    {"vectors", required_argument, NULL, OPT_VECTORS},
     {0}};
 
 struct arguments {
@@ -64,7 +69,7 @@ struct arguments {
     struct mr_case_options options;
     struct replay_request request;
     const char **arith; /* [argc] */
-    const char *case_path, *json;
+    const char *case_path, *json, *vectors;
     bool quiet;
     char resolved[PATH_MAX]; /* of an output that is a link */
 };
@@ -89,6 +94,7 @@ static void parse(int argc, char **argv, struct arguments *a)
         case OPT_LAYER: a->files.layer = (int)option_number("--layer", optarg, 0, 1 << 20); break;
         case OPT_THREADS: q->threads = (int)option_number("--threads", optarg, 1, 1024); break;
         case OPT_JSON: a->json = optarg; break;
+        case OPT_VECTORS: a->vectors = optarg; break;
         default: bad_option("replay", c, argv, optind);
         }
     }
@@ -98,7 +104,16 @@ static void parse(int argc, char **argv, struct arguments *a)
 static void check_arguments(int argc, char **argv, struct arguments *a)
 {
     const struct mr_case_files *f = &a->files;
+    const struct replay_request *q = &a->request;
     bool plain = f->config || f->gate || f->hidden || f->observed_logits;
+    if (a->json && strcmp(a->json, "-")) a->json = output_path("--json", a->json, a->resolved);
+    if (a->vectors) {
+        if (argc != optind || plain || f->gate_bias || f->layer >= 0 || q->arith_count ||
+            q->layers || q->phase || q->threads || a->options.capture)
+            die(2, "replay: --vectors goes with --json and -q only: its names say which instruction "
+                   "made what");
+        return;
+    }
     if (argc - optind > 1 || (argc - optind == 1) == plain)
         die(2, "replay: expected one CASE, or plain files by --config, --gate, --hidden and "
                "--logits (see 'moeref help replay')");
@@ -107,11 +122,10 @@ static void check_arguments(int argc, char **argv, struct arguments *a)
         die(2, "replay: plain files are --config, --gate, --hidden and --logits together: %s is "
                "missing", !f->gate ? "--gate" : !f->hidden ? "--hidden" : "--logits");
     if (plain && a->options.capture) die(2, "replay: --capture belongs to a CASE");
-    if (plain && !a->request.arith_count) die(2, "replay: plain files need --arith A");
+    if (plain && !q->arith_count) die(2, "replay: plain files need --arith A");
     if (!plain && (f->gate_bias || f->layer >= 0))
         die(2, "replay: %s belongs to plain files, not to a CASE",
             f->gate_bias ? "--gate-bias" : "--layer (--layers chooses)");
-    if (a->json && strcmp(a->json, "-")) a->json = output_path("--json", a->json, a->resolved);
 }
 
 /* The same, for what only the case itself tells. */
@@ -140,12 +154,17 @@ int cmd_replay(int argc, char **argv)
     parse(argc, argv, &a);
     check_arguments(argc, argv, &a);
     a.request.progress = isatty(STDERR_FILENO) && !a.quiet;
-    enum mr_status status = a.case_path ? mr_case_load(a.case_path, &a.options, &a.request.c, &err)
-                                        : mr_case_from_files(&a.files, &a.request.c, &err);
-    if (status) die_of(status, &err);
-    check_case(&a);
     struct mr_replay_report report;
-    replay_all(&a.request, &report);
+    if (a.vectors) {
+        replay_vectors(a.vectors, &report);
+    } else {
+        enum mr_status status = a.case_path
+                                    ? mr_case_load(a.case_path, &a.options, &a.request.c, &err)
+                                    : mr_case_from_files(&a.files, &a.request.c, &err);
+        if (status) die_of(status, &err);
+        check_case(&a);
+        replay_all(&a.request, &report);
+    }
     if (a.json) write_json(&report, a.json);
     if (!a.quiet && !(a.json && !strcmp(a.json, "-"))) print_replay(a.request.c, &report);
     bool failed = report.total.mismatches != 0;

@@ -16,6 +16,9 @@ struct replay_request {
 
 /* Dies on failure. */
 void replay_all(const struct replay_request *request, struct mr_replay_report *out);
+/* --vectors: steps recorded on hardware, in safetensors (mma_vectors.h). Dies on failure. */
+void replay_vectors(const char *path, struct mr_replay_report *out);
+/* The table for people; c NULL: of steps. */
 void print_replay(const struct mr_case *c, const struct mr_replay_report *report);
 
 #endif

@@ -124,7 +124,7 @@ void mr_mma_explain(const char *name, size_t length, char *text, size_t size)
     else if (n == at)
         say(text, size, "an operand type must follow (bf16 fp16 tf32 e4m3 e5m2 e3m2 e2m3 e2m1)");
     else if (is(w[at], "mxf4") || is(w[at], "nvf4"))
-        say(text, size, is(w[0], "blackwell") && at == 1
+        say(text, size, is(w[0], "blackwell")
                 ? "mxf4 and nvf4 stand alone: blackwell-mxf4, blackwell-nvf4"
                 : "FP6 and FP4 tensor cores came with Blackwell (sm_100, sm_120)");
     else

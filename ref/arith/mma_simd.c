@@ -16,9 +16,10 @@
  *   modular, and each such addition is tested by the signs.
  * - A sum that is not 0 is at least 2^(E - F) >= 2^-125 and below 2^(E - F + 31) <= 2^126: the result
  *   is normal, and is the binary32 number with the integer's leading 24 bits.
- * E below MMA_LEAST with a product or c that is not 0, E above MMA_MOST, a sum that overflowed, a c
- * that is subnormal, Inf or NaN: all of these make the output bad, and it stays bad to the end of
- * the chain. If every term is zero, so is the result (+0), for any E. */
+ * - A c that is subnormal is as nothing beside such an E; Inf and NaN have an exponent above MOST.
+ * E below MMA_LEAST with a product or c that is not 0, E above MMA_MOST, a sum that overflowed: each
+ * makes the output bad, and it stays bad to the end of the chain. If every term is zero, so is the
+ * result (+0), for any E. Elements that are Inf or NaN are found when they are read. */
 #include "mma_simd.h"
 
 #include "../num/bits.h"
@@ -242,12 +243,11 @@ MR_INLINE void finish(const struct state *st, float *d, uint32_t *bad)
 
 MR_INLINE void start(struct state *st, const float *c)
 {
+    memset(st->bad, 0, sizeof st->bad);
     memset(st->bad16, 0, sizeof st->bad16);
     for (int r = 0; r < ROWS; r++) {
         for (int h = 0; h < 2; h++) {
             st->c[r][h] = load_f(c + r * WIDTH + h * LANES);
-            vu magnitude = (vu)st->c[r][h] & 0x7fffffff;
-            st->bad[r][h] = (vu)(magnitude - 1 < 0x7fffff) | (vu)(magnitude >= 0x7f800000);
         }
     }
 }
@@ -356,8 +356,7 @@ static void run_by_fp16(const struct mr_mma_rows *in, float *d, uint32_t *bad)
                     double x = (double)st.c[r][h][i] + (double)c[r][h][i];
                     sum[i] = f32_from(f16_to_f32(mr_fp16_encode(x, MR_RNE, MR_OVERFLOW_IEEE)));
                 }
-                vu magnitude = (vu)sum & 0x7fffffff;
-                st.bad[r][h] |= (vu)(magnitude - 1 < 0x7fffff) | (vu)(magnitude >= 0x7f800000);
+                st.bad[r][h] |= (vu)(((vu)sum & 0x7fffffff) >= 0x7f800000);
                 c[r][h] = sum;
             }
         }

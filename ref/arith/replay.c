@@ -12,7 +12,7 @@
  * in the first-level cache (16 KiB). */
 enum { CHUNK = 64 };
 /* Partial sums of one pass stay within this, down to one row. */
-enum { PARTIAL_BYTES = 1 << 20 };
+enum { PARTIAL_BYTES = 2 << 20 };
 
 static enum mr_status no_memory(struct mr_error *err)
 {
@@ -189,7 +189,7 @@ static void chains(const struct mr_replay *r, const float *x, const float *gate,
     }
 }
 
-static size_t rows_at_once(const struct mr_replay *r, size_t width)
+size_t mr_replay_rows_at_once(const struct mr_replay *r, size_t width)
 {
     size_t bytes = (r->plan.parts + 1) * width * sizeof(float), rows = PARTIAL_BYTES / bytes;
     return rows < 1 ? 1 : rows > REPLAY_ROWS ? REPLAY_ROWS : rows;
@@ -217,7 +217,7 @@ static void simt_rows(const struct mr_replay *r, size_t row, size_t rows, float 
 static enum mr_status simt(const struct mr_replay *r, size_t row, size_t rows, float *out,
                            struct mr_error *err)
 {
-    size_t block = rows_at_once(r, MR_REPLAY_LANES);
+    size_t block = mr_replay_rows_at_once(r, MR_REPLAY_LANES);
     if (block > rows) block = rows;
     size_t part_size = block * MR_REPLAY_LANES;
     float *x = malloc((block * r->terms + 1) * sizeof *x);

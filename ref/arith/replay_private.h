@@ -27,12 +27,14 @@ struct mr_replay {
 /* Rows of one pass: what is read of the gate weight serves them all. */
 enum { REPLAY_ROWS = 16 };
 
-/* Fills `partial` [parts][rows][width] of experts first .. first + width - 1. */
+/* Partial sums [parts][rows][width]. */
 struct replay_block {
     size_t row, rows;     /* of the hidden states */
     size_t expert, width; /* width is the pitch: lanes beyond the experts hold anything */
 };
 
+/* How many rows keep their partial sums within the second-level cache, up to REPLAY_ROWS. */
+size_t mr_replay_rows_at_once(const struct mr_replay *r, size_t width);
 /* Partial sums by the plan's steps: the result is in partial[0]. scale is scratch of rows * width,
  * or NULL without scales. */
 void mr_replay_reduce(const struct mr_replay *r, const struct replay_block *b, float *partial,

@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "../moeref.h"
@@ -23,32 +24,63 @@ static json_t *ulp(const struct mr_replay_tally *t)
     return t->worst_ulp == MR_ULP_NONE ? json_null() : json_integer(t->worst_ulp);
 }
 
-static json_t *first(const struct mr_replay_tally *t)
+static json_t *first(const struct mr_replay_tally *t, bool steps)
 {
     if (!t->mismatches) return json_null();
-    return json_pack("{s:I, s:I, s:o, s:o, s:o, s:o}", "token", (json_int_t)t->first.token, "expert",
-                     (json_int_t)t->first.expert, "observed", number(t->first.observed),
-                     "observed_bits", bits(t->first.observed), "replayed",
-                     number(t->first.replayed), "replayed_bits", bits(t->first.replayed));
+    json_t *o = json_pack("{s:I}", steps ? "row" : "token", (json_int_t)t->first.token);
+    if (!steps) json_object_set_new(o, "expert", json_integer((json_int_t)t->first.expert));
+    json_object_set_new(o, "observed", number(t->first.observed));
+    json_object_set_new(o, "observed_bits", bits(t->first.observed));
+    json_object_set_new(o, "replayed", number(t->first.replayed));
+    json_object_set_new(o, "replayed_bits", bits(t->first.replayed));
+    return o;
+}
+
+/* A path may be any bytes, a JSON string not: then what is not ASCII is shown as '?'. */
+static json_t *text_json(const char *text)
+{
+    json_t *plain = json_string(text);
+    if (plain) return plain;
+    char shown[512];
+    size_t n = 0;
+    for (; text[n] && n + 1 < sizeof shown; n++)
+        shown[n] = (unsigned char)text[n] < 0x80 ? text[n] : '?';
+    shown[n] = '\0';
+    return json_string(shown);
+}
+
+static void set_tally(json_t *o, const struct mr_replay_tally *t, bool steps)
+{
+    json_object_set_new(o, "checked", json_integer((json_int_t)t->checked));
+    json_object_set_new(o, "mismatches", json_integer((json_int_t)t->mismatches));
+    if (steps) return;
+    json_object_set_new(o, "worst_ulp", ulp(t));
+    json_object_set_new(o, "nan", json_integer((json_int_t)t->nans));
+}
+
+static json_t *group_json(const struct mr_replay_group *g)
+{
+    bool steps = !g->phase;
+    json_t *o = json_pack("{s:o}", "name", text_json(g->name));
+    if (!steps) {
+        json_object_set_new(o, "phase", json_string(g->phase));
+        json_object_set_new(o, "layer", json_integer(g->layer));
+    }
+    json_object_set_new(o, "arith", json_string(g->arith));
+    json_object_set_new(o, "unverified", json_boolean(*g->mark));
+    json_object_set_new(o, "rows", json_integer((json_int_t)g->rows));
+    if (!steps) json_object_set_new(o, "experts", json_integer((json_int_t)g->experts));
+    set_tally(o, &g->tally, steps);
+    json_object_set_new(o, "first", first(&g->tally, steps));
+    return o;
 }
 
 json_t *mr_replay_json(const struct mr_replay_report *r)
 {
-    json_t *groups = json_array();
-    for (size_t i = 0; i < r->count; i++) {
-        const struct mr_replay_group *g = &r->group[i];
-        json_array_append_new(
-            groups,
-            json_pack("{s:s, s:s, s:i, s:s, s:b, s:I, s:I, s:I, s:I, s:o, s:I, s:o}", "name",
-                      g->name, "phase", g->phase, "layer", g->layer, "arith", g->arith,
-                      "unverified", *g->mark != 0, "rows", (json_int_t)g->rows, "experts",
-                      (json_int_t)g->experts, "checked", (json_int_t)g->tally.checked, "mismatches",
-                      (json_int_t)g->tally.mismatches, "worst_ulp", ulp(&g->tally), "nan",
-                      (json_int_t)g->tally.nans, "first", first(&g->tally)));
-    }
-    return json_pack("{s:{s:s}, s:s, s:s?, s:o, s:{s:I, s:I, s:o, s:I}}", "moeref", "version",
-                     MR_VERSION, "command", "replay", "case", r->case_name, "groups", groups,
-                     "total", "checked", (json_int_t)r->total.checked, "mismatches",
-                     (json_int_t)r->total.mismatches, "worst_ulp", ulp(&r->total), "nan",
-                     (json_int_t)r->total.nans);
+    json_t *groups = json_array(), *total = json_object();
+    bool steps = r->count && !r->group[0].phase;
+    for (size_t i = 0; i < r->count; i++) json_array_append_new(groups, group_json(&r->group[i]));
+    set_tally(total, &r->total, steps);
+    return json_pack("{s:{s:s}, s:s, s:o, s:o, s:o}", "moeref", "version", MR_VERSION, "command",
+                     "replay", "case", text_json(r->case_name), "groups", groups, "total", total);
 }

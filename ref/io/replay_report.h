@@ -6,12 +6,14 @@
 
 #include "../arith/replay_compare.h"
 
-/* The recorded logits of one layer of one phase under one arithmetic. */
+/* The recorded logits of one layer of one phase under one arithmetic; or recorded steps of one
+ * instruction: then phase is NULL, a row is a step, and first.expert and worst_ulp say nothing. */
 struct mr_replay_group {
-    char name[96]; /* the phase, with the layer if the case has several: "decode layer 3" */
+    char name[96]; /* the phase, with the layer if the case has several: "decode layer 3"; of steps
+                      the name of the tensor of results: "H200.bf16.d_fp32" */
     int layer;
     const char *phase;
-    char arith[MR_ARITH_TEXT];
+    char arith[MR_ARITH_TEXT]; /* of steps the instruction */
     enum mr_type type;  /* of the logits */
     const char *mark;   /* "" or "unverified": the instruction's (mma.h) */
     size_t rows, experts;
@@ -19,7 +21,7 @@ struct mr_replay_group {
 };
 
 struct mr_replay_report {
-    const char *case_name;
+    const char *case_name; /* of steps the path of the file */
     size_t count;
     struct mr_replay_group *group; /* in the order replayed */
     struct mr_replay_tally total;  /* its first mismatch is of some group */
