@@ -170,7 +170,7 @@ fuzz:
 NVCC ?= nvcc
 GPU_ARCH ?= -gencode=arch=compute_90a,code=sm_90a
 NVCCFLAGS ?= $(GPU_ARCH) -O2 -std=c++17 -Xcompiler -Wall,-Wextra,-fopenmp
-GPU_OBJ_evidence := $(BUILD)/tests/support/mma_classes.o
+GPU_OBJ_evidence := $(patsubst %,$(BUILD)/tests/support/mma_%.o,classes words)
 GPU_MK := $(wildcard gpu/*/build.mk)
 GPU_NAMES := $(filter-out $(GPU_MK:gpu/%/build.mk=%),\
 	$(patsubst gpu/%/,%,$(sort $(dir $(wildcard gpu/*/*.cu)))))

@@ -78,8 +78,10 @@ static void replay(const char *shape, const char *phase)
 {
     char path[96];
     snprintf(path, sizeof path, "cases/cublas-h200-%s.json", shape);
-    if (phase) cli("replay", path, "--phase", phase, "--json", "-");
-    else cli("replay", path, "--json", "-");
+    if (phase)
+        cli("replay", path, "--phase", phase, "--json", "-");
+    else
+        cli("replay", path, "--json", "-");
     ck_assert_msg(cli_last.status == 0, "%s, %s: %s", path, phase ? phase : "all", cli_last.err);
     json_t *doc = cli_json(), *total = json_object_get(doc, "total");
     checked += json_integer_value(json_object_get(total, "checked"));
@@ -89,9 +91,10 @@ static void replay(const char *shape, const char *phase)
 
 START_TEST(validate_logits_at_all_row_counts)
 {
-    static const char *const some[] = {"m2",         "m257",         "m1025",         "bf16_out_m33",
-                                       "fp32_in_m5", "fp32_in_m16",  "fp32_in_m32",   "fp32_in_m257",
-                                       "fp32_in_m1", "fp32_in_m512", "fp32_in_m1025", "fp32_in_m8192"};
+    static const char *const some[] = {"m2",           "m257",          "m1025",
+                                       "bf16_out_m33", "fp32_in_m5",    "fp32_in_m16",
+                                       "fp32_in_m32",  "fp32_in_m257",  "fp32_in_m1",
+                                       "fp32_in_m512", "fp32_in_m1025", "fp32_in_m8192"};
     checked = 0;
     replay("n128k512", NULL);
     ck_assert_int_eq(checked, 34944);
