@@ -41,6 +41,8 @@ TESTOBJ := $(TESTSRC:%.c=$(BUILD)/%.o) $(BUILD)/tests/run.o \
 BENCHOBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/bench/*.c))
 BUGOBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/mutants/*.c) \
 	$(filter-out tests/bugs/check_bugs.c,$(wildcard tests/bugs/*.c)))
+# What moeref reveal --plugin is tested with.
+PLUGINS := $(patsubst %.c,$(BUILD)/%.so,$(wildcard tests/plugins/*.c))
 LIB := $(BUILD)/libmoeref.a
 
 .PHONY: help all deps demo test check-long check-bugs check-oracles bench asan ubsan tsan fuzz gpu \
@@ -99,7 +101,10 @@ $(BUILD)/moeref: $(TOOLOBJ) $(LIB)
 	$(CC) $(FLAGS) -o $@ $^ $(LIBS)
 $(BUILD)/tests/bugs/check-bugs: $(BUILD)/tests/bugs/check_bugs.o $(BUGOBJ) $(LIB)
 	$(CC) $(FLAGS) -o $@ $^ $(LIBS)
-$(BUILD)/tests/run: $(TESTOBJ) $(BUGOBJ) $(LIB)
+$(BUILD)/tests/plugins/%.so: tests/plugins/%.c
+	@mkdir -p $(@D)
+	$(CC) $(FLAGS) -shared -o $@ $< -lopenblas -lm
+$(BUILD)/tests/run: $(TESTOBJ) $(BUGOBJ) $(LIB) | $(PLUGINS)
 	$(CC) $(FLAGS) -o $@ $^ $(shell pkg-config --libs check 2>/dev/null || echo -lcheck) $(LIBS)
 # The suites are the files: tests/test_NAME.c defines Suite *suite_NAME(void).
 $(BUILD)/tests/suites.inc: $(TESTSRC)
@@ -164,10 +169,35 @@ fuzz:
 	  build/fuzz/$$f -max_total_time=$(FUZZ_SECONDS) -timeout=10 -rss_limit_mb=2048 \
 	    -artifact_prefix=build/fuzz/ build/fuzz/corpus-$$f $(wildcard tests/fuzz/seeds); done
 
-## gpu: compiles the CUDA harness (its own issue); says what is missing
+# GPU programs are the folders: gpu/NAME/*.cu make build/gpu/NAME, linked with libmoeref and the
+# objects of GPU_OBJ_NAME. A folder of another kind has a build.mk, which adds to GPU_BIN and gives
+# the rules.
+NVCC ?= nvcc
+GPU_ARCH ?= -gencode=arch=compute_90a,code=sm_90a
+NVCCFLAGS ?= $(GPU_ARCH) -O2 -std=c++17 -Xcompiler -Wall,-Wextra,-fopenmp
+GPU_OBJ_evidence := $(patsubst %,$(BUILD)/tests/support/mma_%.o,classes words)
+GPU_MK := $(wildcard gpu/*/build.mk)
+GPU_NAMES := $(filter-out $(GPU_MK:gpu/%/build.mk=%),\
+	$(patsubst gpu/%/,%,$(sort $(dir $(wildcard gpu/*/*.cu)))))
+GPU_BIN := $(GPU_NAMES:%=$(BUILD)/gpu/%)
+-include $(GPU_MK)
+$(BUILD)/gpu-obj/%.o: gpu/%.cu $(wildcard gpu/*/*.h tests/support/mma_classes.h ref/*/*.h)
+	@mkdir -p $(@D)
+	$(NVCC) $(NVCCFLAGS) -c $< -o $@
+define GPU_PROGRAM
+$(BUILD)/gpu/$(1): $(patsubst gpu/%.cu,$(BUILD)/gpu-obj/%.o,$(wildcard gpu/$(1)/*.cu)) $(GPU_OBJ_$(1)) $(LIB)
+	@mkdir -p $$(@D)
+	$(NVCC) $(NVCCFLAGS) $$^ -Xlinker --as-needed $(LIBS) -o $$@
+endef
+$(foreach name,$(GPU_NAMES),$(eval $(call GPU_PROGRAM,$(name))))
+.PHONY: gpu-programs
+gpu-programs: $(GPU_BIN)
+
+## gpu: compiles the CUDA programs, gpu/NAME to build/gpu/NAME; says so if there is no nvcc
 gpu:
-	@command -v nvcc >/dev/null || { echo "nvcc: missing -> CUDA code is NOT compiled"; exit 0; }; \
-	echo "nvcc: found; gpu/ holds no kernels yet"
+	@if ! command -v $(NVCC) >/dev/null; then \
+	  echo "nvcc: MISSING -> NOT compiled: $(GPU_BIN)"; exit 0; fi; \
+	$(MAKE) --no-print-directory gpu-programs && echo "gpu: compiled $(GPU_BIN)"
 
 ## install: moeref, libmoeref.a and its headers (moeref/moeref.h) under PREFIX (/usr/local)
 install: all
