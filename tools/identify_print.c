@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "../ref/arith/mma.h"
 #include "identify_run.h"
 
 typedef unsigned long long ull;
@@ -11,12 +12,20 @@ typedef unsigned long long ull;
  * for; columns of a page. */
 enum { SHOWN_SUMS = 20, SHOWN_WAYS = 3, SHOWN_OF_LEAF = 8, LEAVES = 64 };
 
+/* " (unverified)", where no hardware results confirm the line's instruction. */
+static const char *mark_of(const char *line)
+{
+    struct mr_arith a;
+    bool known = !mr_arith_parse(line, &a, NULL);
+    return known && a.sum.leaf == MR_LEAF_MMA && *mr_mma_mark(a.sum.mma) ? " (unverified)" : "";
+}
+
 /* Lines first .. of one sum. Gives the line after them. */
 static size_t print_sum(const struct mr_identified *f, size_t first, bool verbose)
 {
     size_t end = first + 1;
     while (end < f->lines && f->line[end].sum == f->line[first].sum) end++;
-    printf("%s", f->line[first].text);
+    printf("%s%s", f->line[first].text, mark_of(f->line[first].text));
     size_t ways = end - first - 1, shown = verbose || ways < SHOWN_WAYS ? ways : SHOWN_WAYS;
     for (size_t i = 0; i < shown; i++)
         printf("%s%s", i ? ", " : "  (also written ", f->line[first + 1 + i].text);
@@ -57,7 +66,8 @@ static void print_by_leaf(const struct mr_identified *f)
     for (size_t i = 0; i < leaves; i++) {
         const struct leaf *l = &leaf[i];
         size_t name = strcspn(l->first, "/+");
-        printf("    %.*s%s: %zu", (int)name, l->first, l->first + strcspn(l->first, "+"), l->sums);
+        printf("    %.*s%s%s: %zu", (int)name, l->first, l->first + strcspn(l->first, "+"),
+               mark_of(l->first), l->sums);
         for (size_t j = 0; j < l->sums && j < SHOWN_OF_LEAF && l->sums > 1; j++) {
             size_t end = strcspn(l->shown[j], "+");
             printf("%s%.*s", j ? ", " : ": ", (int)(end > name ? end - name : 5),
@@ -80,8 +90,9 @@ static void print_found(const struct recording *r, bool verbose)
     if (!f->lines) {
         printf("unidentified");
         if (*f->nearest)
-            printf("; nearest %s: %llu of %llu differ (%.2g %%)", f->nearest, (ull)f->mismatches,
-                   (ull)f->checked, 100.0 * (double)f->mismatches / (double)f->checked);
+            printf("; nearest %s%s: %llu of %llu differ (%.2g %%)", f->nearest,
+                   mark_of(f->nearest), (ull)f->mismatches, (ull)f->checked,
+                   100.0 * (double)f->mismatches / (double)f->checked);
         putchar('\n');
         return;
     }

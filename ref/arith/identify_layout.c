@@ -29,19 +29,34 @@ void mr_laid_free(struct mr_laid *laid)
     *laid = (struct mr_laid){0};
 }
 
+/* Copies of a size that the compiler knows are a few instructions. */
+static inline void deal_tiles(const uint32_t *order, uint32_t *to, size_t n, size_t parts, size_t tile)
+{
+    size_t whole = n / tile * tile;
+    for (size_t p = 0; p < parts; p++) {
+        size_t at = p * tile;
+        for (; at < whole; at += parts * tile, to += tile)
+            memcpy(to, order + at, tile * sizeof *to);
+        if (at < n) { /* the short tile */
+            memcpy(to, order + at, (n - at) * sizeof *to);
+            to += n - at;
+        }
+    }
+}
+
 static void deal(struct mr_laid *l, size_t lo, size_t n, size_t parts, size_t tile)
 {
     uint32_t *order = l->order + lo, *to = l->scratch;
-    for (size_t p = 0; p < parts; p++)
-        for (size_t at = p * tile; at < n; at += parts * tile) {
-            size_t count = n - at < tile ? n - at : tile;
-            if (tile == 1)
-                *to = order[at];
-            else
-                memcpy(to, order + at, count * sizeof *to);
-            to += count;
-        }
-    memcpy(order, l->scratch, n * sizeof *order);
+    switch (tile) {
+    case 1: deal_tiles(order, to, n, parts, 1); break;
+    case 2: deal_tiles(order, to, n, parts, 2); break;
+    case 4: deal_tiles(order, to, n, parts, 4); break;
+    case 8: deal_tiles(order, to, n, parts, 8); break;
+    case 16: deal_tiles(order, to, n, parts, 16); break;
+    case 32: deal_tiles(order, to, n, parts, 32); break;
+    default: deal_tiles(order, to, n, parts, tile);
+    }
+    memcpy(order, to, n * sizeof *order);
 }
 
 /* How many tiles of `tiles` part p gets. */

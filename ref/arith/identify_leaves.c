@@ -143,13 +143,16 @@ static bool have_leaf(const struct identify *s, size_t operands, const struct mr
     return false;
 }
 
+/* The operands' own type before tf32, and what hardware confirms before what it does not. */
 static enum mr_status add_mma_leaves(struct identify *s, size_t operands, size_t tf32,
                                      struct kind h, struct kind g)
 {
-    for (size_t i = 0; i < mr_mma_count(); i++) {
-        const struct mr_mma *m = mr_mma_at(i);
+    for (size_t i = 0; i < 4 * mr_mma_count(); i++) {
+        const struct mr_mma *m = mr_mma_at(i % mr_mma_count());
+        bool want_unverified = i / mr_mma_count() > 1, want_tf32 = i / mr_mma_count() % 2 == 1;
         if (m->form != MR_MMA_PLAIN && m->form != MR_MMA_BY_FP16) continue;
         bool as_tf32 = m->a == MR_MMA_TF32 && m->b == MR_MMA_TF32;
+        if (as_tf32 != want_tf32 || (*mr_mma_mark(m) != 0) != want_unverified) continue;
         if (!as_tf32 && (m->a != h.type || m->b != g.type)) continue;
         size_t set = as_tf32 ? tf32 : operands;
         if (have_leaf(s, set, m)) continue;

@@ -241,6 +241,9 @@ int main(int argc, char **argv)
     json_t *replay = json_object();
     struct bench_mma mma = bench_mma(argv[0], HIDDEN, EXPERTS, replay);
     if (!(mma.bf16 > 0 && mma.fp8 > 0 && mma.portable > 0)) stop("tensor-core replay is wrong");
+    json_t *identify = json_object();
+    double identify_seconds = bench_identify(identify);
+    if (!(identify_seconds > 0)) stop("a recording is not identified");
     printf("%s, %d threads, %s, loops %s, OpenBLAS %s (OPENBLAS_CORETYPE %s)\n", cpu, threads,
            __VERSION__, mr_isa_name(mr_isa_best()), openblas_get_corename(),
            found ? found : "not set");
@@ -261,8 +264,10 @@ int main(int argc, char **argv)
            100 * t.refined, 100 * m.refined, peak);
     printf("tensor-core replay: bf16 %.2f GMAC/s (8192 rows in %.2f s), fp8 %.2f, portable %.2f\n",
            mma.bf16, mma.seconds, mma.fp8, mma.portable);
+    printf("identify: %.2f s a layer (goal 10)\n", identify_seconds);
     json_t *doc = json_pack(
-        "{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:s, s:i, s:s, s:s, s:s, s:s, s:o, s:o, s:o}",
+        "{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:s, s:i, s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o}",
+        "identify_seconds", identify_seconds,
         "tensor_core_gmacs_bf16", mma.bf16, "tensor_core_gmacs_fp8", mma.fp8,
         "tensor_core_gmacs_portable", mma.portable, "tensor_core_seconds_8192", mma.seconds,
         "certified_vs_dgemm", t.sigmoid / base, "certified_softmax_vs_dgemm", t.softmax / base,
@@ -272,7 +277,7 @@ int main(int argc, char **argv)
         "machine", cpu, "threads", threads, "compiler", __VERSION__, "isa",
         mr_isa_name(mr_isa_best()), "openblas_core", openblas_get_corename(), "OPENBLAS_CORETYPE",
         found ? found : "", "other_coretypes", others, "exact_paths", paths,
-        "tensor_core", replay);
+        "tensor_core", replay, "identify", identify);
     if (doc) json_object_set_new(doc, "replay_gmacs", gemms);
     if (!doc || json_dump_file(doc, argv[1], JSON_INDENT(1) | JSON_REAL_PRECISION(6)))
         stop("cannot write the JSON file");

@@ -50,6 +50,9 @@ int bench_mma_child(const char *name, size_t rows, size_t hidden, size_t experts
 
 /* GMAC/s of whole GEMMs replayed, by line; and prints them. */
 json_t *bench_replay(const struct bench_input *in, int threads);
+/* Seconds to name the arithmetic of one layer, the slowest of three; NaN if one is not named. */
+double bench_identify(json_t *report);
+
 /* Peak anonymous memory of a long run over mapped hidden states, MiB beyond what was there before. */
 double bench_peak_memory(const struct bench_input *in, size_t tokens);
 
