@@ -132,9 +132,9 @@ $(BUILD)/gpu/commit-$(COMMIT):
 $(BUILD)/tests/moeref-gpu: $(GPUOBJ) $(BUILD)/gpu/main.o $(BUILD)/gpu/cpu_only.o $(LIB)
 	@mkdir -p $(@D)
 	$(CC) $(FLAGS) -o $@ $^ $(LIBS) -ldl
-$(BUILD)/tests/plugins/%.so: tests/gpu/%.c gpu/harness.h
+$(BUILD)/tests/plugins/%.so: tests/gpu/%.c
 	@mkdir -p $(@D)
-	$(CC) $(filter-out -MMD -MP,$(FLAGS)) -shared -o $@ $< -lm
+	$(CC) $(FLAGS) -MF $(@:.so=.d) -MT $@ -shared -o $@ $< -lm
 ifneq ($(NVCC),)
 CUDA_HOME ?= $(patsubst %/bin/,%,$(dir $(realpath $(NVCC))))
 CUDAOBJ := $(patsubst %,$(BUILD)/%.o,$(wildcard gpu/*.cu gpu/kernels/*.cu)) \

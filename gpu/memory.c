@@ -76,11 +76,11 @@ static enum mr_status check_guard(const struct gpu_memory *m, const struct gpu_b
     }
     if (!n || *fault) return MR_OK;
     if (behind)
-        snprintf(fault, size, "wrote outside: %zu bytes behind %s, from byte %zu after its end on",
+        snprintf(fault, size, "wrote outside: %zu bytes behind %s, from %zu after its end on",
                  n, b->name, first);
     else
-        snprintf(fault, size, "wrote outside: %zu bytes before %s, the last %zu bytes before its "
-                 "start", n, b->name, (size_t)GPU_GUARD - last);
+        snprintf(fault, size, "wrote outside: %zu bytes before %s, the nearest %zu before its start",
+                 n, b->name, (size_t)GPU_GUARD - last);
     return MR_OK;
 }
 

@@ -6,7 +6,8 @@
 
 #include "memory.h"
 
-enum { PAGE = 65536 }; /* a multiple of any page size in use */
+/* PAGE is a multiple of any page size in use; NOBODY costs addresses, not memory. */
+enum { PAGE = 65536, NOBODY = 256 << 20 };
 
 static size_t rounded(size_t bytes)
 {
@@ -16,16 +17,17 @@ static size_t rounded(size_t bytes)
 static enum mr_status host_allocate(size_t bytes, void **out, struct mr_error *err)
 {
     size_t inside = rounded(bytes);
-    char *p = mmap(NULL, inside + 2 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (p == MAP_FAILED || mprotect(p + PAGE, inside, PROT_READ | PROT_WRITE))
+    char *p = mmap(NULL, inside + 2 * (size_t)NOBODY, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                   -1, 0);
+    if (p == MAP_FAILED || mprotect(p + NOBODY, inside, PROT_READ | PROT_WRITE))
         return mr_fail(err, MR_ERR_MEMORY, "%zu bytes of host memory: %s", bytes, strerror(errno));
-    *out = p + PAGE;
+    *out = p + NOBODY;
     return MR_OK;
 }
 
 static void host_release(void *pointer, size_t bytes)
 {
-    munmap((char *)pointer - PAGE, rounded(bytes) + 2 * PAGE);
+    munmap((char *)pointer - NOBODY, rounded(bytes) + 2 * (size_t)NOBODY);
 }
 
 static enum mr_status host_fill(void *to, int byte, size_t bytes, struct mr_error *err)

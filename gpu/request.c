@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "../tools/common.h"
+#include "device.h"
 #include "registry.h"
 
 const char gpu_help_run[] =
@@ -171,8 +172,9 @@ static void check_kernel(const struct gpu_request *r)
 {
     const struct mr_kernel *k = gpu_kernel_find(r->kernel);
     if (!gpu_kernel_count())
-        die(4, "%s: there are no kernels: none is built in (no nvcc when this was made), and "
-               "--plugin names none", name_of(r->command));
+        die(4, "%s: there are no kernels: none is built in%s, and --plugin names none",
+            name_of(r->command),
+            gpu_built_with_cuda() ? "" : " (nvcc was missing when this was made)");
     if (!strcmp(r->kernel, "all")) return;
     if (!k) {
         char names[1024];

@@ -35,20 +35,20 @@ static bool has_column(const struct gpu_results *r, int v)
     return v == MR_EXACT || v == MR_ROUNDING || v == MR_WRONG || n;
 }
 
-/* Row counts that a kernel does not serve are told in one line each kernel. */
-static void print_unsupported(const struct gpu_results *r, FILE *to)
+/* Why, of all that is not fine: once for row counts in a row that share it. */
+static void print_reasons(const struct gpu_results *r, FILE *to)
 {
     bool any = false;
     for (size_t i = 0; i < r->count; i++) {
-        const struct gpu_result *x = &r->at[i];
-        if (x->state != GPU_UNSUPPORTED) continue;
-        const struct gpu_result *before = i ? &r->at[i - 1] : NULL;
-        if (before && before->kernel == x->kernel && before->state == GPU_UNSUPPORTED &&
+        const struct gpu_result *x = &r->at[i], *before = i ? &r->at[i - 1] : NULL;
+        if (x->state == GPU_FINE) continue;
+        if (before && before->kernel == x->kernel && before->state == x->state &&
             !strcmp(before->reason, x->reason)) {
-            fprintf(to, ",%d", x->rows);
+            if (before->rows != x->rows) fprintf(to, ",%d", x->rows);
             continue;
         }
-        fprintf(to, "%sunsupported: %s: %s: %d", "\n", x->kernel->name, x->reason, x->rows);
+        fprintf(to, "\n%s: %s: %s: rows %d", gpu_state_name(x->state),
+                x->kernel->name, x->reason, x->rows);
         any = true;
     }
     if (any) fputc('\n', to);
@@ -92,7 +92,6 @@ static void print_run_row(const struct gpu_results *r, const struct gpu_result *
     } else {
         fprintf(to, "  %s", gpu_state_name(x->state));
     }
-    if (x->reason[0]) fprintf(to, ": %s", x->reason);
     fputc('\n', to);
 }
 
@@ -108,7 +107,7 @@ void gpu_print_run(const struct gpu_results *r, bool verbose, FILE *to)
             "replay", "status");
     for (size_t i = 0; i < r->count; i++)
         if (r->at[i].state != GPU_UNSUPPORTED) print_run_row(r, &r->at[i], width, to);
-    print_unsupported(r, to);
+    print_reasons(r, to);
     print_arithmetics(r, to);
     bool any = false;
     for (size_t i = 0; i < r->count; i++) {
@@ -157,7 +156,7 @@ void gpu_print_bench(const struct gpu_results *r, FILE *to)
         fprintf(to, "%-*s %5d %4s", width, x->kernel->name, x->rows,
                 x->pdl < 0 ? "-" : x->pdl ? "on" : "off");
         if (x->state != GPU_FINE) {
-            fprintf(to, "  %s: %s\n", gpu_state_name(x->state), x->reason);
+            fprintf(to, "  %s\n", gpu_state_name(x->state));
             continue;
         }
         print_us(to, x->cold);
@@ -170,7 +169,7 @@ void gpu_print_bench(const struct gpu_results *r, FILE *to)
         print_us(to, x->events_warm);
         fprintf(to, "  %s\n", x->method);
     }
-    print_unsupported(r, to);
+    print_reasons(r, to);
     if (r->count)
         fputs("\nmedians; spread: 90th less 10th percentile; floors: cold over read_gate cold; ev.: by "
               "events\naround graph replays, which hold the launch of the graph.\n", to);

@@ -154,6 +154,7 @@ static bool served(struct worker *w, int rows)
     const struct mr_kernel *k = w->kernel;
     char text[256] = "";
     w->problem.rows = rows;
+    w->problem.pdl = k->promises & MR_KERNEL_HAS_PDL ? 1 : 0; /* where the danger is */
     w->problem.hidden_type = w->layers.at[0].given.hidden_type;
     w->problem.gate_type = w->layers.at[0].given.gate_type;
     w->problem.given_type = w->layers.at[0].given.given_type;
