@@ -94,15 +94,16 @@ static void open_files(struct judge *j, const char *folder)
     }
 }
 
-/* The kernel's line, else the case's, else nothing: as `moeref verify` has it. */
-static const char *line_of(const struct judge *j, const struct gpu_result *x)
+/* The kernel's line, or nothing. The case's own line is about its capture, which no kernel here
+ * made. */
+static const char *line_of(const struct gpu_result *x)
 {
-    return x->arith[0] ? x->arith : mr_case_arith(j->layers.c);
+    return x->arith[0] ? x->arith : NULL;
 }
 
 static struct group *group_of(struct judge *j, struct gpu_result *x)
 {
-    const char *line = line_of(j, x);
+    const char *line = line_of(x);
     bool ordered = x->kernel->promises & MR_KERNEL_ORDERED;
     struct mr_arith declared;
     for (size_t g = 0; g < j->group_count; g++) {

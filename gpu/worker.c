@@ -231,6 +231,7 @@ int gpu_worker_run(int argc, char **argv)
 {
     struct gpu_request request;
     gpu_request_parse(GPU_RUN, argc, argv, &request);
+    request.rows_listed = false; /* what is not served is said row count by row count */
     if (!request.out) die(2, "--out: expected a folder");
     struct worker w = {.request = &request};
     open_kernel(&w, gpu_request_open(&request));

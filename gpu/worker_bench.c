@@ -190,6 +190,7 @@ int gpu_worker_bench(int argc, char **argv)
     struct gpu_request request;
     struct gpu_device device;
     gpu_request_parse(GPU_BENCH, argc, argv, &request);
+    request.rows_listed = false; /* what is not served is said row count by row count */
     struct worker w = {.request = &request,
                        .timing = {.repeats = request.repeats, .no_cupti = request.no_cupti}};
     struct mr_case *c = gpu_request_open(&request);
