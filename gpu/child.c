@@ -16,6 +16,9 @@
 
 extern char **environ;
 
+/* How long a killed child is waited for: a driver may have to stop a kernel of its first. */
+enum { KILLED_SECONDS = 30 };
+
 static double now(void)
 {
     struct timespec t;
@@ -81,6 +84,18 @@ static bool follow(struct reader *r, int fd, double limit)
     }
 }
 
+/* Waits for the child to be gone; false if it is not within that time. */
+static bool reap(pid_t pid, double limit, int *status)
+{
+    double end = now() + limit;
+    for (;;) {
+        pid_t gone = waitpid(pid, status, WNOHANG);
+        if (gone == pid || (gone < 0 && errno != EINTR)) return true;
+        if (now() > end) return false;
+        nanosleep(&(struct timespec){0, 2000000}, NULL);
+    }
+}
+
 static int spawn(char *const argv[], int fd, pid_t *pid)
 {
     posix_spawn_file_actions_t actions;
@@ -122,10 +137,11 @@ bool gpu_child_run(char *const argv[], double limit,
     }
     bool in_time = follow(&r, ends[0], limit);
     close(ends[0]);
-    if (!in_time) kill(-pid, SIGKILL);
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {}
-    kill(-pid, SIGKILL); /* what it may have started */
-    if (!in_time) snprintf(reason, size, "still running after %g s: killed", limit);
+    if (in_time) in_time = reap(pid, limit, &status); /* it may have closed the pipe and gone on */
+    kill(-pid, SIGKILL); /* it, or what it started */
+    if (!in_time && !reap(pid, KILLED_SECONDS, &status))
+        snprintf(reason, size, "still running after %g s, and cannot be killed", limit);
+    else if (!in_time) snprintf(reason, size, "still running after %g s: killed", limit);
     else if (WIFSIGNALED(status))
         snprintf(reason, size, "killed by signal %d (%s)", WTERMSIG(status),
                  strsignal(WTERMSIG(status)));
