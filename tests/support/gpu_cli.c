@@ -33,7 +33,7 @@ const char *gpu_plugin(const char *name)
     static char path[8][PATH_MAX];
     static unsigned turn;
     char file[64];
-    snprintf(file, sizeof file, "plugins/%s.so", name);
+    snprintf(file, sizeof file, "gpu/%s.so", name);
     turn++;
     beside(file, path[turn % 8]);
     return path[turn % 8];
