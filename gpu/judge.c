@@ -241,13 +241,18 @@ static void verify_group(struct judge *j, struct group *g, const struct gpu_laye
     free(o);
 }
 
-static void replay(struct judge *j, const struct gpu_layer *l, size_t i)
+/* A line whose operands cannot be those of the case is the kernel's fault. */
+static void replay(struct judge *j, struct gpu_replays *replays, size_t i)
 {
     struct gpu_result *x = &j->r->at[i];
     struct gpu_replay_count n = {0};
     bool applies = false;
     if (!x->arith[0] || !x->kernel->hidden_types) return;
-    check(j, gpu_replay_logits(x->arith, &l->input.layer, &j->observed[i], &applies, &n, &j->err));
+    enum mr_status status = gpu_replays_check(replays, x->arith, &j->observed[i], &applies, &n,
+                                              &j->err);
+    if (status == MR_ERR_MEMORY) die_of(status, &j->err);
+    if (status)
+        gpu_result_fail(x, GPU_FAULTY, "its arithmetic '%.200s': %s", x->arith, j->err.text);
     if (!applies) return;
     add(&x->logits_checked, n.checked);
     add(&x->logits_equal, n.equal);
@@ -260,14 +265,17 @@ static void judge_layer(struct judge *j, size_t at)
     gpu_layer_open(&j->layers, at, j->request->from_logits);
     const struct mr_layer *layer = &l->input.layer;
     size_t tokens = layer->logits.data ? layer->logits.rows : layer->hidden.rows;
+    struct gpu_replays *replays;
     certify(j, layer, tokens);
+    check(j, gpu_replays_new(layer, j->request->threads, &replays));
     for (size_t i = 0; i < j->r->count; i++) {
         if (!j->file[i]) continue;
         check(j, mr_observed_read(j->file[i], l->number, l->phase, j->router, tokens, UINT64_MAX,
                                   &j->observed[i], &found, &j->err));
         if (j->observed[i].ids.data) count_flips(j, &j->r->at[i], &j->observed[i]);
-        replay(j, l, i);
+        replay(j, replays, i);
     }
+    gpu_replays_free(replays);
     for (size_t g = 0; g < j->group_count; g++) verify_group(j, &j->group[g], l, at);
     count_bits(j, tokens);
     for (size_t i = 0; i < j->r->count; i++) mr_observed_free(&j->observed[i]);

@@ -54,20 +54,24 @@ static void print_reasons(const struct gpu_results *r, FILE *to)
     if (any) fputc('\n', to);
 }
 
+/* Lines, and what their replays say of all row counts in a row that share one. */
 static void print_arithmetics(const struct gpu_results *r, FILE *to)
 {
     bool any = false;
-    for (size_t i = 0; i < r->count; i++) {
+    for (size_t i = 0, next; i < r->count; i = next) {
         const struct gpu_result *x = &r->at[i];
-        const struct gpu_result *before = i ? &r->at[i - 1] : NULL;
-        if (!x->arith[0] || x->state == GPU_UNSUPPORTED) continue;
-        if (before && before->kernel == x->kernel && !strcmp(before->arith, x->arith)) continue;
+        long long checked = 0, equal = 0;
+        for (next = i; next < r->count && r->at[next].kernel == x->kernel &&
+                       !strcmp(r->at[next].arith, x->arith); next++) {
+            if (r->at[next].logits_checked < 0) continue;
+            checked += r->at[next].logits_checked;
+            equal += r->at[next].logits_equal;
+        }
+        if (!x->arith[0]) continue;
         if (!any) fputs("\narithmetic, from that row count on:\n", to);
         any = true;
         fprintf(to, "  %s, %d: %s", x->kernel->name, x->rows, x->arith);
-        if (x->logits_checked >= 0)
-            fprintf(to, "  (logits: %lld of %lld bits equal its line)", x->logits_equal,
-                    x->logits_checked);
+        if (checked) fprintf(to, "  (%lld of %lld logits equal it bit for bit)", equal, checked);
         fputc('\n', to);
     }
 }

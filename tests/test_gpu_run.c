@@ -27,7 +27,9 @@ static void same_verdicts(const json_t *entry, const char *kernel, int rows)
 {
     static const char *const name[] = {"exact", "tie", "rounding", "undecided", "wrong",
                                        "malformed", "nonfinite"};
-    cli("verify", cli_at("case.json"), "--observed", observed(kernel, rows), "--json", "-");
+    const char *line = gpu_word(entry, "arith");
+    cli("verify", cli_at("case.json"), "--observed", observed(kernel, rows), "--arith",
+        line[0] ? line : "fp32", "--json", "-");
     json_t *doc = cli_json();
     for (int i = 0; i < 7; i++)
         ck_assert_int_eq(json_integer_value(json_object_get(json_object_get(doc, "verdicts"),
@@ -57,6 +59,12 @@ START_TEST(verify_right_kernels)
             ck_assert_int_eq(gpu_int(entry, "batch_bits"), 0);
             ck_assert_int_eq(gpu_int(entry, "unstable_rows"), 0);
             ck_assert_int_eq(gpu_int(entry, "flips"), k == 3 ? -1 : 0);
+            json_t *logits = json_object_get(entry, "logits");
+            ck_assert_int_eq(json_is_null(logits), k > 0);
+            if (k == 0) {
+                ck_assert_int_eq(gpu_int(logits, "checked"), launches * rows[m] * CLI_EXPERTS);
+                ck_assert_int_eq(gpu_int(logits, "equal"), launches * rows[m] * CLI_EXPERTS);
+            }
             same_verdicts(entry, kernel[k], rows[m]);
         }
     ck_assert_int_eq(gpu_int(gpu_entry(doc, "plain", 1), "bit_changes"), -1);
@@ -152,6 +160,12 @@ START_TEST(verify_faulty_kernels)
         ck_assert_msg(!strcmp(gpu_word(entry, "status"), faults[i].fine), "%s, 1 row: %s",
                       faults[i].kernel, gpu_word(entry, "status"));
     }
+    json_t *logits = json_object_get(gpu_entry(doc, "other_line", 6), "logits");
+    ck_assert_int_eq(gpu_int(logits, "checked"), 12 * CLI_EXPERTS);
+    ck_assert_int_lt(gpu_int(logits, "equal"), 12 * CLI_EXPERTS - 12);
+    ck_assert_ptr_nonnull(strstr(gpu_word(gpu_entry(doc, "other_line", 6), "reason"),
+                                 "logits are not those of its arithmetic"));
+    ck_assert_str_eq(gpu_word(gpu_entry(doc, "other_line", 4), "status"), "ok");
     ck_assert_int_gt(gpu_verdict(gpu_entry(doc, "no_bias", 4), "malformed"), 0);
     ck_assert_int_eq(gpu_verdict(gpu_entry(doc, "holes", 4), "nonfinite"), 3);
     ck_assert_int_eq(gpu_int(gpu_entry(doc, "unstable", 4), "unstable_rows"), 3);
