@@ -140,6 +140,12 @@ $(BUILD)/tests/moeref-gpu: $(GPUOBJ) $(BUILD)/gpu/main.o $(BUILD)/gpu/cpu_only.o
 $(BUILD)/tests/gpu/%.so: tests/gpu/%.c
 	@mkdir -p $(@D)
 	$(CC) $(FLAGS) -MF $(@:.so=.d) -MT $@ -shared -o $@ $< -lm
+# Made anew, too, when nvcc has come or gone.
+GPU_MODE := $(BUILD)/gpu/mode-$(if $(NVCC),cuda,cpu)
+$(GPU_MODE):
+	@mkdir -p $(@D)
+	@rm -f $(BUILD)/gpu/mode-*
+	@touch $@
 ifneq ($(NVCC),)
 CUDA_HOME ?= $(patsubst %/bin/,%,$(dir $(realpath $(NVCC))))
 CUDAOBJ := $(patsubst %,$(BUILD)/%.o,$(wildcard gpu/*.cu gpu/kernels/*.cu)) \
@@ -157,10 +163,10 @@ GPU_LINK = $(filter-out -fopenmp,$(FLAGS)) -static-libgcc -Wl,-Bstatic -lopenbla
 else
 GPU_LINK = $(FLAGS) $(LIBS)
 endif
-$(BUILD)/moeref-gpu: $(GPUOBJ) $(BUILD)/gpu/main.o $(CUDAOBJ) $(LIB)
-	$(CC) -o $@ $^ $(GPU_LINK) $(GPU_LIBS)
+$(BUILD)/moeref-gpu: $(GPUOBJ) $(BUILD)/gpu/main.o $(CUDAOBJ) $(LIB) $(GPU_MODE)
+	$(CC) -o $@ $(filter-out $(GPU_MODE),$^) $(GPU_LINK) $(GPU_LIBS)
 else
-$(BUILD)/moeref-gpu: $(BUILD)/tests/moeref-gpu
+$(BUILD)/moeref-gpu: $(BUILD)/tests/moeref-gpu $(GPU_MODE)
 	cp $< $@
 endif
 
