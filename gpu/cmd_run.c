@@ -222,6 +222,7 @@ int gpu_cmd_run(int argc, char **argv)
     const struct mr_kernel **kernels = need(gpu_kernel_count(), sizeof *kernels);
     size_t count = gpu_request_kernels(&run.request, kernels);
     run.results.command = "run";
+    run.results.against = run.request.against;
     run.results.case_name = mr_case_name(c);
     run.results.seed = seed_of(&run.request, c);
     gpu_need_device(kernels, count, run.request.timeout, &run.results);

@@ -258,6 +258,27 @@ static void replay(struct judge *j, struct gpu_replays *replays, size_t i)
     add(&x->logits_equal, n.equal);
 }
 
+/* The same row count of the kernel that others are compared with; r->count: none. */
+static size_t twin(const struct judge *j, size_t i)
+{
+    const char *against = j->request->against;
+    for (size_t t = 0; against && t < j->r->count; t++)
+        if (j->file[t] && t != i && j->r->at[t].rows == j->r->at[i].rows &&
+            !strcmp(j->r->at[t].kernel->name, against))
+            return t;
+    return j->r->count;
+}
+
+static void compare_kernels(struct judge *j)
+{
+    for (size_t i = 0; i < j->r->count; i++) {
+        size_t t = j->file[i] ? twin(j, i) : j->r->count;
+        if (t < j->r->count)
+            check(j, gpu_against_add(&j->observed[i], &j->observed[t], j->router->top_k,
+                                     j->router->experts, &j->r->at[i].against));
+    }
+}
+
 static void judge_layer(struct judge *j, size_t at)
 {
     struct gpu_layer *l = &j->layers.at[at];
@@ -278,6 +299,7 @@ static void judge_layer(struct judge *j, size_t at)
     gpu_replays_free(replays);
     for (size_t g = 0; g < j->group_count; g++) verify_group(j, &j->group[g], l, at);
     count_bits(j, tokens);
+    compare_kernels(j);
     for (size_t i = 0; i < j->r->count; i++) mr_observed_free(&j->observed[i]);
     free(j->ids);
     free(j->certificate);

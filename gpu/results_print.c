@@ -76,6 +76,25 @@ static void print_arithmetics(const struct gpu_results *r, FILE *to)
     }
 }
 
+static void print_against(const struct gpu_results *r, int width, FILE *to)
+{
+    bool any = false;
+    for (size_t i = 0; i < r->count; i++) {
+        const struct gpu_result *x = &r->at[i];
+        const struct gpu_against *a = &x->against;
+        if (!a->rows) continue;
+        if (!any)
+            fprintf(to, "\nagainst %s, row by row:\n%-*s %5s %9s %12s %10s %10s\n", r->against, width,
+                    "kernel", "rows", "compared", "logits off", "other bits", "other sets");
+        any = true;
+        fprintf(to, "%-*s %5d %9llu", width, x->kernel->name, x->rows, (unsigned long long)a->rows);
+        if (isnan(a->difference)) fprintf(to, " %12s %10s", "-", "-");
+        else fprintf(to, " %12.3g %10llu", a->difference, (unsigned long long)a->bits);
+        print_count(to, 10, a->has_sets ? (long long)a->sets : -1);
+        fputc('\n', to);
+    }
+}
+
 static void print_run_row(const struct gpu_results *r, const struct gpu_result *x, int width,
                           FILE *to)
 {
@@ -113,6 +132,7 @@ void gpu_print_run(const struct gpu_results *r, bool verbose, FILE *to)
         if (r->at[i].state != GPU_UNSUPPORTED) print_run_row(r, &r->at[i], width, to);
     print_reasons(r, to);
     print_arithmetics(r, to);
+    print_against(r, width, to);
     bool any = false;
     for (size_t i = 0; i < r->count; i++) {
         const struct gpu_result *x = &r->at[i];

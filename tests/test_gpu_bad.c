@@ -46,6 +46,8 @@ START_TEST(reject_arguments)
         {{"run", TOY, "--kernel", "all", "--json", "/nowhere/f"}, 3, {"/nowhere/f", NULL}},
         {{"run", TOY, "--kernel", "all"}, 4, {"no kernels", "nvcc was missing"}},
         {{"run", TOY, "--kernel", "cublas", "--plugin", right}, 2, {"no such kernel", "topk_bf16"}},
+        {{"run", TOY, "--kernel", "topk", "--against", "pair", "--plugin", right}, 2,
+         {"--against pair: no such kernel", "topk_bf16"}},
         {{"run", TOY, "--kernel", "plain_8", "--plugin", right, "--rows", "4,9"}, 2,
          {"--rows 9", "plain_8 serves 1 to 8 rows"}},
         {{"run", TOY, "--kernel", "topk", "--plugin", right, "--seed", "3"}, 2,

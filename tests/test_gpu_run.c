@@ -11,8 +11,8 @@ Suite *suite_gpu_run(void);
 
 #define ENTRY "kernel family rows arith verdicts flips bit_changes batch_flips batch_bits " \
               "unstable_rows logits us_cold us_warm spread spread_warm events_cold events_warm " \
-              "method pdl launches status reason"
-#define TOP "moeref command case device driver cuda commit seed floor kernels"
+              "method pdl launches against status reason"
+#define TOP "moeref command case device driver cuda commit seed floor against kernels"
 #define MLP "p.model.layers.0.mlp."
 
 static const char *observed(const char *kernel, int rows)
@@ -279,6 +279,28 @@ START_TEST(verify_launches)
 }
 END_TEST
 
+/* Above 4 rows `batch` adds in reverse: other bits than at the same rows of `holes`, which is right
+ * in its logits, and the same experts. */
+START_TEST(verify_against)
+{
+    gpu("run", cli_at("case.json"), "--kernel", "batch", "--against", "holes", "--plugin",
+        gpu_plugin("faulty"), "--rows", "4,6", "--json", cli_at("out.json"));
+    ck_assert_ptr_nonnull(strstr(cli_last.out, "\nagainst holes, row by row:\n"));
+    json_t *doc = cli_json_file(cli_at("out.json"));
+    ck_assert_str_eq(gpu_word(doc, "against"), "holes");
+    ck_assert(json_is_null(json_object_get(gpu_entry(doc, "holes", 4), "against")));
+    for (int rows = 4; rows <= 6; rows += 2) {
+        const json_t *a = json_object_get(gpu_entry(doc, "batch", rows), "against");
+        double off = json_real_value(json_object_get(a, "logit_difference"));
+        ck_assert_int_eq(gpu_int(a, "rows"), 12);
+        ck_assert_int_eq(gpu_int(a, "bits"), rows == 4 ? 0 : 12);
+        ck_assert_int_eq(gpu_int(a, "sets"), 0);
+        ck_assert(rows == 4 ? off == 0 : off > 0 && off < 1e-5);
+    }
+    json_decref(doc);
+}
+END_TEST
+
 Suite *suite_gpu_run(void)
 {
     Suite *s = suite_create("gpu_run");
@@ -294,6 +316,7 @@ Suite *suite_gpu_run(void)
     tcase_add_loop_test(c, corroborate_captures, 0, 2);
     tcase_add_test(c, verify_from_logits);
     tcase_add_test(c, verify_launches);
+    tcase_add_test(c, verify_against);
     suite_add_tcase(s, c);
     return s;
 }
