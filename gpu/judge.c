@@ -71,11 +71,11 @@ static void read_faults(struct gpu_result *x, const struct mr_safetensors *file)
         gpu_result_fail(x, GPU_FAULTY, "promises to be deterministic, and %llu of %llu rows differ "
                         "from launch to launch (%s)", (ull)unstable, (ull)rows, first);
     if (poison && !unstable)
-        gpu_result_fail(x, GPU_FAULTY, "reads memory that nobody wrote: %llu of %llu rows depend on "
-                        "what it held (%s)", (ull)poison, (ull)rows, first);
+        gpu_result_fail(x, GPU_FAULTY, "reads memory that nobody wrote: %llu of %llu rows depend "
+                        "on what it held (%s)", (ull)poison, (ull)rows, first);
     if (delayed && !unstable)
-        gpu_result_fail(x, GPU_FAULTY, "does not wait for its own earlier kernels: %llu of %llu rows "
-                        "change when those are slow (%s)", (ull)delayed, (ull)rows, first);
+        gpu_result_fail(x, GPU_FAULTY, "does not wait for its own earlier kernels: %llu of %llu "
+                        "rows change when those are slow (%s)", (ull)delayed, (ull)rows, first);
 }
 
 static void open_files(struct judge *j, const char *folder)
@@ -327,8 +327,8 @@ static void conclude_group(struct judge *j, struct group *g)
             gpu_result_fail(x, GPU_WRONG, "%llu of %llu rows fail", bad,
                             (unsigned long long)x->tally.rows);
         if (x->kernel->promises & MR_KERNEL_BATCH_INVARIANT && x->batch_bits > 0)
-            gpu_result_fail(x, GPU_FAULTY, "promises batch invariance, and %lld tokens depend on the "
-                            "number of rows or on their place", x->batch_bits);
+            gpu_result_fail(x, GPU_FAULTY, "promises batch invariance, and %lld tokens depend on "
+                            "the number of rows or on their place", x->batch_bits);
         if (x->logits_checked > x->logits_equal)
             gpu_result_fail(x, GPU_FAULTY, "%lld of %lld logits are not those of its arithmetic",
                             x->logits_checked - x->logits_equal, x->logits_checked);

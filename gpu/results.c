@@ -143,8 +143,8 @@ json_t *gpu_results_json(const struct gpu_results *r)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < r->count; i++) json_array_append_new(list, kernel_json(&r->at[i]));
-    return json_pack("{s:{s:s}, s:s, s:o, s:o, s:o, s:o, s:s, s:o, s:o, s:o, s:o}", "moeref", "version",
-                     MR_VERSION, "command", r->command, "case",
+    return json_pack("{s:{s:s}, s:s, s:o, s:o, s:o, s:o, s:s, s:o, s:o, s:o, s:o}", "moeref",
+                     "version", MR_VERSION, "command", r->command, "case",
                      r->case_name ? json_string(r->case_name) : json_null(), "device",
                      text(r->device), "driver", text(r->driver), "cuda", text(r->cuda), "commit",
                      gpu_commit, "seed", count(r->seed), "floor", floors_json(r), "against",

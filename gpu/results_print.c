@@ -84,8 +84,8 @@ static void print_against(const struct gpu_results *r, int width, FILE *to)
         const struct gpu_against *a = &x->against;
         if (!a->rows) continue;
         if (!any)
-            fprintf(to, "\nagainst %s, row by row:\n%-*s %5s %9s %12s %10s %10s\n", r->against, width,
-                    "kernel", "rows", "compared", "logits off", "other bits", "other sets");
+            fprintf(to, "\nagainst %s, row by row:\n%-*s %5s %9s %12s %10s %10s\n", r->against,
+                    width, "kernel", "rows", "compared", "logits off", "other bits", "other sets");
         any = true;
         fprintf(to, "%-*s %5d %9llu", width, x->kernel->name, x->rows, (unsigned long long)a->rows);
         if (isnan(a->difference)) fprintf(to, " %12s %10s", "-", "-");

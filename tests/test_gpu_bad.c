@@ -1,5 +1,5 @@
-/* Bad arguments, plugins and cases of moeref-gpu, and machines without a GPU: one clear line, and the
- * exit status of DESIGN section 4. */
+/* Bad arguments, plugins and cases of moeref-gpu, and machines without a GPU: one clear line,
+ * and the exit status of DESIGN section 4. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>

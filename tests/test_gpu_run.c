@@ -1,4 +1,5 @@
-/* moeref-gpu run with plugins on the CPU: from a kernel to files, verdicts, JSON and exit status. */
+/* moeref-gpu run with plugins on the CPU: from a kernel to files, verdicts, JSON and exit
+ * status. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -187,7 +188,8 @@ START_TEST(verify_batch_bits)
         const json_t *entry = gpu_entry(doc, kernel[_i], rows[m]);
         bool other = rows[m] > 4;
         ck_assert_str_eq(gpu_word(entry, "status"), other && _i ? "faulty" : "ok");
-        ck_assert_int_eq(gpu_int(entry, "bit_changes"), m == 0 ? -1 : rows[m] == 6 ? CLI_TOKENS : 0);
+        ck_assert_int_eq(gpu_int(entry, "bit_changes"),
+                         m == 0 ? -1 : rows[m] == 6 ? CLI_TOKENS : 0);
         ck_assert_int_eq(gpu_int(entry, "batch_bits"), other ? CLI_TOKENS : 0);
         ck_assert_int_eq(gpu_int(entry, "batch_flips"), 0);
         ck_assert_int_eq(gpu_int(entry, "flips"), 0);
@@ -221,8 +223,8 @@ END_TEST
 
 START_TEST(verify_given_up)
 {
-    gpu("run", cli_at("case.json"), "--kernel", "always", "--plugin", gpu_plugin("deadly"), "--json",
-        "-");
+    gpu("run", cli_at("case.json"), "--kernel", "always", "--plugin", gpu_plugin("deadly"),
+        "--json", "-");
     ck_assert_int_eq(cli_last.status, 1);
     json_t *doc = cli_json();
     ck_assert_ptr_nonnull(strstr(gpu_word(gpu_entry(doc, "always", 4), "reason"), "signal 9"));
@@ -251,7 +253,8 @@ END_TEST
 
 START_TEST(verify_from_logits)
 {
-    gpu("run", "cases/toy.json", "--kernel", "all", "--plugin", gpu_plugin("right"), "--rows", "1,3");
+    gpu("run", "cases/toy.json", "--kernel", "all", "--plugin", gpu_plugin("right"), "--rows",
+        "1,3");
     ck_assert_int_eq(cli_last.status, 0);
     ck_assert_ptr_nonnull(strstr(cli_last.out, "unsupported: plain: takes hidden states, and the "
                                                "case starts from logits: rows 1,3\n"));
