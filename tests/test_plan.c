@@ -55,7 +55,7 @@ static void ck_plan(const struct mr_sum_shape *sum, size_t n, const struct mr_pl
 START_TEST(verify_one_tree)
 {
     uint64_t seed = 31;
-    for (int i = 0; i < 4000; i++) {
+    for (int i = 0; i < 1500; i++) {
         struct mr_sum_shape sum;
         struct mr_plan plan;
         size_t n = oracle_random(&seed) % (i % 10 ? 150 : 5000);

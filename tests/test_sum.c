@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "../ref/arith/arith.h"
+#include "../ref/arith/cuda.h"
 #include "../ref/arith/mma.h"
 #include "support/mpfr_oracle.h"
 #include "support/slow_sum.h"
@@ -60,16 +61,29 @@ START_TEST(verify_random_lines_come_back)
 }
 END_TEST
 
+static mr_score_word longest_score(void)
+{
+    mr_score_word longest = MR_SCORE_WORD_SOFTMAX_TORCH, w;
+    for (int i = 1; i <= MR_CUDA_COUNT; i++) {
+        const char *name = mr_score_word_name(i);
+        if (strlen(name) > strlen(mr_score_word_name(longest)) &&
+            mr_score_word_parse(name, strlen(name), &w))
+            longest = w;
+    }
+    return longest;
+}
+
 /* The longest line that there is, and the largest numbers. */
 START_TEST(verify_longest_line)
 {
-    struct mr_arith a = {MR_TYPE_BF16,
-                         MR_TYPE_BF16,
-                         MR_TYPE_BF16,
-                         MR_TYPE_BF16,
-                         MR_TYPE_BF16,
-                         MR_TYPE_BF16,
-                         {.leaf = MR_LEAF_MMA, .levels = MR_SUM_LEVELS}};
+    struct mr_arith a = {.logits = MR_TYPE_BF16,
+                         .bias = MR_TYPE_BF16,
+                         .scores = MR_TYPE_BF16,
+                         .weights = MR_TYPE_BF16,
+                         .hidden = MR_TYPE_BF16,
+                         .gate = MR_TYPE_BF16,
+                         .score = longest_score(),
+                         .sum = {.leaf = MR_LEAF_MMA, .levels = MR_SUM_LEVELS}};
     for (size_t i = 0; i < mr_mma_count(); i++)
         if (!a.sum.mma || strlen(mr_mma_at(i)->name) > strlen(a.sum.mma->name))
             a.sum.mma = mr_mma_at(i);

@@ -88,7 +88,10 @@ struct block {
 static void compare_all(const struct mr_replay *r, const struct mr_matrix *observed, int threads,
                         size_t count, struct block *block)
 {
-#pragma omp parallel num_threads(threads > 0 ? threads : omp_get_max_threads())
+    /* No more threads than blocks: one that has none would spin. */
+    size_t most = (size_t)(threads > 0 ? threads : omp_get_max_threads());
+    int used = (int)(most < count ? most : count);
+#pragma omp parallel num_threads(used > 0 ? used : 1)
     {
         float *out = malloc((2 * REPLAY_ROWS * r->experts + 1) * sizeof *out);
 #pragma omp for schedule(dynamic)
