@@ -137,6 +137,10 @@ $(BUILD)/gpu/commit-$(COMMIT):
 $(BUILD)/tests/moeref-gpu: $(GPUOBJ) $(BUILD)/gpu/main.o $(BUILD)/gpu/cpu_only.o $(LIB)
 	@mkdir -p $(@D)
 	$(CC) $(FLAGS) -o $@ $^ $(LIBS) -ldl
+# With a device that is none, for all that is not CUDA itself.
+$(BUILD)/tests/moeref-gpu-fake: $(GPUOBJ) $(BUILD)/gpu/main.o $(BUILD)/tests/gpu/fake/fake_device.o $(LIB)
+	@mkdir -p $(@D)
+	$(CC) $(FLAGS) -o $@ $^ $(LIBS) -ldl
 $(BUILD)/tests/gpu/%.so: tests/gpu/%.c
 	@mkdir -p $(@D)
 	$(CC) $(FLAGS) -MF $(@:.so=.d) -MT $@ -shared -o $@ $< -lm
@@ -177,7 +181,8 @@ demo: all
 	  $(BUILD)/moeref route cases/$$c.json || exit 1; echo; done
 
 ## test: builds and runs all tests; closes with Check's line
-test: all $(BUILD)/tests/run $(BUILD)/tests/moeref-gpu $(GPU_PLUGINS)
+test: all $(BUILD)/tests/run $(BUILD)/tests/moeref-gpu $(BUILD)/tests/moeref-gpu-fake \
+		$(GPU_PLUGINS)
 	$(BUILD)/tests/run
 
 ## check-long: the tests that take minutes, after the short ones

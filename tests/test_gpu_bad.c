@@ -70,7 +70,7 @@ START_TEST(reject_arguments)
         {{"probe", "--experts", "0"}, 2, {"--experts 0", NULL}},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        gpu_run(bad[i].arguments);
+        gpu_run("moeref-gpu", bad[i].arguments);
         gpu_refused(bad[i].status, bad[i].words[0], bad[i].words[1]);
     }
     gpu("");
