@@ -35,7 +35,7 @@ static void expect(const char *line, const struct mr_arith *want)
 START_TEST(verify_all_lines_come_back)
 {
     for (int i = 0; i < 24; i++) {
-        struct mr_arith a = {(enum mr_type)(i % 3), i / 3 % 2, i / 6 % 2, i / 12};
+        struct mr_arith a = {.logits = (enum mr_type)(i % 3), .bias = i / 3 % 2, .scores = i / 6 % 2, .weights = i / 12};
         const char *w[] = {logits[a.logits], score[a.scores], bias[a.bias], weights[a.weights]};
         char forwards[MR_ARITH_TEXT] = "", backwards[MR_ARITH_TEXT] = "", text[MR_ARITH_TEXT];
         for (int j = 0; j < 4; j++) add(forwards, w[j]);
@@ -61,7 +61,7 @@ END_TEST
 /* A buffer too small is not overrun, and holds a terminated text. */
 START_TEST(verify_print_keeps_to_its_buffer)
 {
-    struct mr_arith a = {MR_TYPE_BF16, MR_TYPE_BF16, MR_TYPE_BF16, MR_TYPE_BF16};
+    struct mr_arith a = {.logits = MR_TYPE_BF16, .bias = MR_TYPE_BF16, .scores = MR_TYPE_BF16, .weights = MR_TYPE_BF16};
     for (size_t size = 0; size < 60; size++) {
         char text[64];
         memset(text, '#', sizeof text);

@@ -41,7 +41,9 @@ START_TEST(verify_threads)
     static const int threads[] = {2, 3, 7};
     for (int i = 0; i < KINDS; i++) {
         struct problem *p = kind(i, 1500, 70, MR_BF16, MR_BF16);
-        const struct mr_arith arith[] = {{0}, {MR_TYPE_BF16, MR_TYPE_BF16, 0, MR_TYPE_BF16}};
+        const struct mr_arith arith[] = {
+            {0},
+            {.logits = MR_TYPE_BF16, .bias = MR_TYPE_BF16, .weights = MR_TYPE_BF16}};
         struct answers one, many;
         struct mr_route_options o = {.threads = 1, .arith = arith, .arith_count = i % 2 ? 2 : 0};
         routed(&p->layer, &o, &one);
@@ -146,7 +148,8 @@ struct shared {
 
 static void answer(struct shared *s)
 {
-    const struct mr_arith arith = {MR_TYPE_BF16, MR_TYPE_BF16, MR_TYPE_BF16, MR_TYPE_BF16};
+    const struct mr_arith arith = {.logits = MR_TYPE_BF16, .bias = MR_TYPE_BF16,
+                                    .scores = MR_TYPE_BF16, .weights = MR_TYPE_BF16};
     s->isa = mr_isa_best();
     for (int i = 0; i < KINDS; i++) {
         struct problem *p = kind(i, ROWS, 275, types[i % 3], types[(i + 1) % 3]);

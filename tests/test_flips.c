@@ -14,7 +14,8 @@ enum { ALL = 24 };
 static void all_arithmetics(struct mr_arith *a)
 {
     for (int i = 0; i < ALL; i++)
-        a[i] = (struct mr_arith){(enum mr_type)(i % 3), i / 3 % 2, i / 6 % 2, i / 12};
+        a[i] = (struct mr_arith){.logits = (enum mr_type)(i % 3), .bias = i / 3 % 2,
+                                 .scores = i / 6 % 2, .weights = i / 12};
 }
 
 static int by_size(const void *a, const void *b)

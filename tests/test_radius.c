@@ -6,7 +6,7 @@
 
 #include "support/radius_rows.h"
 
-static const struct mr_sum fp32 = {MR_SUM_FP32, 0, 0, 0, 0};
+static const struct mr_sum fp32 = {.kind = MR_SUM_FP32};
 
 static bool thorough(void)
 {

@@ -88,7 +88,7 @@ static void whole(const char *model, const struct mr_error_model *m, double leas
 START_TEST(validate_glm_capture)
 {
     struct mr_error_model m = mr_error_model(NULL);
-    m.sum = (struct mr_sum){MR_SUM_FP32, 0, 0, 0, 0};
+    m.sum = (struct mr_sum){.kind = MR_SUM_FP32};
     whole("glm4moe-tiny", &m, 0.001);
     /* S slices of 512 / S terms: a product passes through 512 / S + S roundings at most. */
     m.sum.depth = 512 / 4 + 4;
@@ -101,7 +101,7 @@ START_TEST(validate_qwen_capture)
     struct mr_arith a = {.logits = MR_TYPE_BF16};
     struct mr_error_model m = mr_error_model(&a);
     whole("qwen3moe-tiny", &m, 0.5);
-    m.sum = (struct mr_sum){MR_SUM_TENSOR, 0, 16, 25, 1};
+    m.sum = (struct mr_sum){.kind = MR_SUM_TENSOR, .step = 16, .fraction = 25, .splits = 1};
     whole("qwen3moe-tiny", &m, 0.9);
 }
 END_TEST

@@ -7,7 +7,7 @@
 
 #include "support/radius_rows.h"
 
-static const struct mr_sum fp32 = {MR_SUM_FP32, 0, 0, 0, 0};
+static const struct mr_sum fp32 = {.kind = MR_SUM_FP32};
 
 static bool thorough(void)
 {
@@ -16,7 +16,7 @@ static bool thorough(void)
 
 static struct mr_sum chain_of(size_t splits)
 {
-    return (struct mr_sum){MR_SUM_TENSOR, 0, 16, 25, (int)splits};
+    return (struct mr_sum){.kind = MR_SUM_TENSOR, .step = 16, .fraction = 25, .splits = (int)splits};
 }
 
 /* c = 1, then steps of 16 products k q + (q - 2^-8 q), q = 2^-25, which lose almost q each; their
@@ -155,10 +155,10 @@ START_TEST(reject_overflow_and_unknown_steps)
     d.magnitude = INFINITY;
     ck_assert(isinf(mr_sum_radius(&fp32, &d, 1, 0)));
     d.magnitude = 1;
-    struct mr_sum bad[] = {{MR_SUM_TENSOR, 0, 0, 25, 1},
-                           {MR_SUM_TENSOR, 0, 16, 13, 1},
-                           {MR_SUM_TENSOR, 0, 16, 25, 0},
-                           {MR_SUM_TENSOR, 0, 65, 25, 1}};
+    struct mr_sum bad[] = {{.kind = MR_SUM_TENSOR, .step = 0, .fraction = 25, .splits = 1},
+                           {.kind = MR_SUM_TENSOR, .step = 16, .fraction = 13, .splits = 1},
+                           {.kind = MR_SUM_TENSOR, .step = 16, .fraction = 25, .splits = 0},
+                           {.kind = MR_SUM_TENSOR, .step = 65, .fraction = 25, .splits = 1}};
     for (int i = 0; i < 4; i++) ck_assert(isinf(mr_sum_radius(&bad[i], &d, 1, 0)));
     d.exact = false;
     struct mr_sum tensor = chain_of(1);

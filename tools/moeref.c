@@ -23,8 +23,11 @@ static const struct command {
     {"gen", "adversarial inputs by class: a case and its tensors", help_gen, cmd_gen},
     {"profiles", "how engines compute a router, side by side, with sources", help_profiles,
      cmd_profiles},
+    {"replay", "recompute logits under an arithmetic and compare every bit", help_replay, cmd_replay},
     {"verify", "the judge: were a kernel's experts and weights right, forced by rounding, or wrong",
      help_verify, cmd_verify},
+    {"identify", "which arithmetic made observed logits: every line that gives all bits",
+     help_identify, cmd_identify},
     {"help", "how a command is used", help_help, cmd_help},
     {"version", "the version", help_version, cmd_version},
 };

@@ -28,13 +28,14 @@ static void check_call(struct state *s, enum mr_status status)
 }
 
 /* The report names what made the radius. */
-static void describe_arith(struct state *s, bool given)
+static void describe_arith(struct state *s, bool given, bool sum)
 {
     const struct verify_request *q = s->request;
     char *text = need(512, 1);
     snprintf(text, 512, "%.200s%s, %s", q->arith ? q->arith : "fp32",
              q->arith ? "" : " (nothing is declared)",
              given ? "logits as given"
+             : sum ? "summed so"
                    : "sums in fp32 in any order or in a tensor-core chain, whichever errs more");
     s->report->arith = text;
 }
@@ -42,13 +43,13 @@ static void describe_arith(struct state *s, bool given)
 static void set_model(struct state *s, bool given)
 {
     const struct verify_request *q = s->request;
-    struct mr_arith declared;
+    struct mr_arith declared = {0};
     if (q->arith) check_call(s, mr_arith_parse(q->arith, &declared, &s->err));
     s->options = (struct mr_verify_options){.threads = q->threads,
                                             .without_blas = q->without_blas,
                                             .model = mr_error_model(q->arith ? &declared : NULL),
                                             .ordered = q->ordered};
-    describe_arith(s, given);
+    describe_arith(s, given, declared.sum.leaf != MR_LEAF_EXACT);
 }
 
 /* Arithmetics whose power is told; those of the bias only if there is one. */

@@ -4,12 +4,15 @@
 #include <stdio.h>
 #include <string.h>
 
-/* One row a word; a field may be set by one word of a line only. Order is that of printing. */
+/* One row a word; a field may be set by one word of a line only. Order is that of printing, the sum
+ * first. */
 static const struct word {
     const char *name, *field;
     size_t offset;
     enum mr_type type;
 } words[] = {
+    {"bf16-hidden", "hidden states", offsetof(struct mr_arith, hidden), MR_TYPE_BF16},
+    {"bf16-gate", "gate weight", offsetof(struct mr_arith, gate), MR_TYPE_BF16},
     {"bf16-logits", "logits", offsetof(struct mr_arith, logits), MR_TYPE_BF16},
     {"fp16-logits", "logits", offsetof(struct mr_arith, logits), MR_TYPE_FP16},
     {"bf16-scores", "scores", offsetof(struct mr_arith, scores), MR_TYPE_BF16},
@@ -43,15 +46,22 @@ static enum mr_status apply(const char *line, size_t at, size_t length, struct m
         *field_of(out, w) = w->type;
         return MR_OK;
     }
+    if (mr_sum_begins(line + at, length)) {
+        if (out->sum.leaf != MR_LEAF_EXACT)
+            return mr_fail(err, MR_ERR_USAGE, "arithmetic '%s', column %zu: a second sum", line,
+                           at + 1);
+        return mr_sum_parse(line, at, length, &out->sum, err);
+    }
     return mr_fail(err, MR_ERR_USAGE,
-                   "arithmetic '%s', column %zu: unknown word '%.*s'; known: fp32, bf16-logits, "
-                   "fp16-logits, bf16-scores, bf16-bias, bf16-weights, joined by '+'",
+                   "arithmetic '%s', column %zu: unknown word '%.*s'; known: fp32, bf16-hidden, "
+                   "bf16-gate, bf16-logits, fp16-logits, bf16-scores, bf16-bias, bf16-weights, and "
+                   "sums such as fma/deal:6x8 or hopper-bf16/runs:3x64, joined by '+'",
                    line, at + 1, (int)length, line + at);
 }
 
 enum mr_status mr_arith_parse(const char *line, struct mr_arith *out, struct mr_error *err)
 {
-    *out = (struct mr_arith){MR_TYPE_FP32, MR_TYPE_FP32, MR_TYPE_FP32, MR_TYPE_FP32};
+    *out = (struct mr_arith){0}; /* binary32, an exact sum */
     bool plain = false;
     for (size_t at = 0;;) {
         size_t length = strcspn(line + at, "+");
@@ -69,8 +79,15 @@ enum mr_status mr_arith_parse(const char *line, struct mr_arith *out, struct mr_
 void mr_arith_print(const struct mr_arith *arith, char *text, size_t size)
 {
     struct mr_arith copy = *arith;
+    char sum[MR_SUM_TEXT];
     size_t used = 0;
     if (size) text[0] = 0;
+    if (arith->sum.leaf != MR_LEAF_EXACT) {
+        mr_sum_print(&arith->sum, sum, sizeof sum);
+        int n = snprintf(text, size, "%s", sum);
+        if (n < 0 || (size_t)n >= size) return;
+        used = (size_t)n;
+    }
     for (int i = 0; i < WORDS; i++) {
         if (*field_of(&copy, &words[i]) != words[i].type) continue;
         int n = snprintf(text + used, size - used, "%s%s", used ? "+" : "", words[i].name);
@@ -78,4 +95,12 @@ void mr_arith_print(const struct mr_arith *arith, char *text, size_t size)
         used += (size_t)n;
     }
     if (!used) snprintf(text, size, "fp32");
+}
+
+bool mr_arith_same(const struct mr_arith *a, const struct mr_arith *b)
+{
+    struct mr_arith x = *a, y = *b;
+    for (int i = 0; i < WORDS; i++)
+        if (*field_of(&x, &words[i]) != *field_of(&y, &words[i])) return false;
+    return mr_sum_same(&a->sum, &b->sum);
 }

@@ -5,6 +5,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "../tensor.h"
+#include "arith.h"
+
 /* How the products of one logit were summed. */
 enum mr_sum_kind {
     MR_SUM_UNDECLARED, /* the larger radius of FP32 and TENSOR */
@@ -15,17 +18,41 @@ enum mr_sum_kind {
                           promotion of partial sums, as DeepGEMM does every 128 columns) */
 };
 
+/* What a step's exact sum is cut to. */
+enum mr_sum_result {
+    MR_SUM_TO_FP32, /* toward zero */
+    MR_SUM_TO_13,   /* toward zero, 13 fraction bits: fp8 on Ada and Hopper (products of 6 bits) */
+    MR_SUM_TO_FP16  /* to nearest */
+};
+
 struct mr_sum {
     enum mr_sum_kind kind;
     /* FP32: the most roundings that a product passes through on its way to the logit, if the shape
      * of the sum is known; 0: not known. A product rounded before it is added counts one more. */
     int depth;
     /* TENSOR: `step` products and the accumulator are aligned to the largest exponent, cut to
-     * `fraction` bits below it, added exactly, and cut to binary32. 16 and 25 for bf16 and fp16 on
-     * Hopper and Blackwell; Ampere and Ada 8 and 24, Volta 4 and 23 have larger radii. At most
-     * `splits` chains. step from 1 to 64, fraction from 23 to 62. */
+     * `fraction` bits below it, added exactly, and cut to the result. 16 and 25 for bf16 and fp16
+     * on Hopper and Blackwell; Ampere and Ada 8 and 24, Volta 4 and 23 have larger radii. At most
+     * `splits` chains. step from 1 to 64, fraction from the result's to 62. */
     int step, fraction, splits;
+    enum mr_sum_result result; /* of a step */
+    size_t chain; /* most products of one chain; 0: all */
+    size_t adds;  /* additions of chains; 0: splits - 1 */
+    bool fp16_adds; /* they are rounded to fp16 */
+    /* Any kind: operands are rounded before they are multiplied; the sum of the relative errors
+     * that this makes in one product. exact: after that, products are binary32 numbers. */
+    double operands;
+    bool exact;
 };
+
+
+/* The sum of an arithmetic line over `terms` columns of operands stored so (sum_model.c): depth,
+ * steps and chains of its SUM, and the rounding of its operands. gate_bias: one more addition. A
+ * line without SUM keeps *out as it is but for the operands. MR_ERR_UNSUPPORTED for block-scaled
+ * instructions. */
+enum mr_status mr_sum_of_arith(const struct mr_arith *arith, size_t terms, enum mr_dtype hidden,
+                               enum mr_dtype gate, bool gate_bias, struct mr_sum *out,
+                               struct mr_error *err);
 
 /* UNDECLARED; 16, 25; 64 chains: measured so far are up to 5 (cuBLAS), 8 (vLLM ll_router_gemm), and
  * 56 promotions of 128 columns at 7168. More than enough costs little: 5 % at 4096 columns. */

@@ -29,6 +29,7 @@ struct mr_case_layer {
     struct mr_tensor logits;   /* [tokens, experts]: the input when input is logits, otherwise what
                                   was observed */
     struct mr_tensor topk_ids, topk_weights; /* observed, [tokens, top_k] */
+    /* What was observed may have fewer rows: those of the first tokens. */
 };
 
 /* What a command line may put in place of the case's own values. */
@@ -55,6 +56,9 @@ const struct mr_router *mr_case_router(const struct mr_case *c);
 const struct mr_config *mr_case_config(const struct mr_case *c); /* NULL: all in "router" */
 const char *mr_case_arith(const struct mr_case *c);   /* "arith", or NULL */
 const char *mr_case_profile(const struct mr_case *c); /* "profile", or NULL */
+/* "replay": the line under which the observed logits of that phase are known to come back, bit for
+ * bit; one for all phases, or an object {phase: LINE}. NULL if nothing is said. */
+const char *mr_case_replay(const struct mr_case *c, const char *phase);
 const json_t *mr_case_json(const struct mr_case *c); /* the whole document, for expect, generate */
 
 size_t mr_case_phase_count(const struct mr_case *c);
@@ -82,6 +86,7 @@ void mr_case_release(struct mr_case *c, int layer, const char *phase);
 struct mr_case_files {
     const char *config, *gate, *bias, *gate_bias, *hidden, *logits;
     const char *ids, *weights; /* observed; verify only */
+    const char *observed_logits; /* replay only: beside hidden, and not the input */
     int layer; /* which layer's names to look for when no TENSOR is given; -1: the only one there */
 };
 enum mr_status mr_case_from_files(const struct mr_case_files *files, struct mr_case **out,

@@ -30,7 +30,7 @@ static enum mr_status read_head(struct mr_case *c, struct mr_error *err)
     static const char *const known[] = {
         "moeref_case", "name", "about", "input", "config", "checkpoint", "capture", "phases",
         "arith", "profile", "names", "router", "generate", "inline", "expect", "layers",
-        "row_stride", NULL};
+        "row_stride", "replay", NULL};
     int version;
     /* The version first: a later one may have keys that this program does not know. */
     TRY(mr_json_int(json_object_get(c->json, "moeref_case"), c->path, "moeref_case", 0, &version,
@@ -79,6 +79,24 @@ static enum mr_status read_phases(struct mr_case *c, struct mr_error *err)
                                c->phases[i]);
     }
     return MR_OK;
+}
+
+static enum mr_status read_replay(struct mr_case *c, struct mr_error *err)
+{
+    c->replay = json_object_get(c->json, "replay");
+    const char *line;
+    if (!json_is_object(c->replay))
+        return c->replay ? mr_json_string(c->replay, c->path, "replay", &line, err) : MR_OK;
+    const char **known = calloc(c->phase_count + 1, sizeof *known);
+    if (!known) return mr_fail(err, MR_ERR_MEMORY, "%s: out of memory", c->path);
+    for (size_t i = 0; i < c->phase_count; i++) known[i] = c->phases[i];
+    enum mr_status status = mr_json_keys(c->replay, c->path, "replay.", known, err);
+    free(known);
+    for (size_t i = 0; i < c->phase_count && !status; i++) {
+        const json_t *value = json_object_get(c->replay, c->phases[i]);
+        if (value) status = mr_json_string(value, c->path, c->phases[i], &line, err);
+    }
+    return status;
 }
 
 static enum mr_status read_names(struct mr_case *c, struct mr_error *err)
@@ -201,6 +219,7 @@ static enum mr_status load(struct mr_case *c, const struct mr_case_options *opti
     const json_t *checkpoint, *capture, *inlined, *router;
     TRY(read_head(c, err));
     TRY(read_phases(c, err));
+    TRY(read_replay(c, err));
     TRY(expect_kind(c, "generate", JSON_OBJECT, "an object", &c->generate, err));
     TRY(expect_kind(c, "inline", JSON_OBJECT, "an object", &inlined, err));
     TRY(expect_kind(c, "router", JSON_OBJECT, "an object", &router, err));

@@ -47,6 +47,7 @@ struct mr_case {
     const char *names[TENSOR_COUNT]; /* with {phase} and {layer}; NULL: has no such tensor */
     const char *gate_alias;
     const json_t *generate; /* NULL: none */
+    const json_t *replay;   /* a string, or an object of strings by phase; NULL: none */
     long seed; /* in place of the one in generate, unless negative */
     bool inlined;
     size_t row_stride; /* of given logits in the file: elements from row to row; 0: experts */

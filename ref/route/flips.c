@@ -14,6 +14,8 @@ struct mr_emulator {
     int experts, top_k;
     size_t count;
     struct mr_arith *arith;
+    const float **replayed; /* [count] */
+    float *finite, *own_scores; /* [experts], of replayed logits */
     uint64_t token;
     float *logits[MR_TYPE_COUNT], *scores[MR_TYPE_COUNT][MR_TYPE_COUNT];
     uint64_t logits_of[MR_TYPE_COUNT], scores_of[MR_TYPE_COUNT][MR_TYPE_COUNT];
@@ -43,6 +45,9 @@ void mr_emulator_free(struct mr_emulator *m)
         for (int j = 0; j < MR_TYPE_COUNT; j++) free(m->scores[i][j]);
     }
     free(m->arith);
+    free(m->replayed);
+    free(m->finite);
+    free(m->own_scores);
     free(m->key);
     free(m->exact_key);
     free(m->error);
@@ -74,7 +79,10 @@ enum mr_status mr_emulator_new(int experts, int top_k, const struct mr_arith *ar
     m->experts = experts;
     m->top_k = top_k;
     m->count = count;
-    bool ok = (m->arith = malloc((count + 1) * sizeof *arith)) != NULL;
+    bool ok = (m->arith = malloc((count + 1) * sizeof *arith)) &&
+              (m->replayed = calloc(count + 1, sizeof *m->replayed)) &&
+              (m->finite = malloc(n * sizeof(float))) &&
+              (m->own_scores = malloc(n * sizeof(float)));
     for (int i = 0; i < MR_TYPE_COUNT; i++) {
         ok &= (m->logits[i] = malloc(n * sizeof(float))) != NULL;
         ok &= (m->bias[i] = malloc(n * sizeof(float))) != NULL;
@@ -131,10 +139,39 @@ static double judge(const struct mr_emulator *m, const struct mr_router *router,
     return all > 0 ? moved / all : 1; /* all scores zero or NaN: nothing of the weight is right */
 }
 
-/* *value: what ranks before the bias, scores or logits. */
-static enum mr_status stage(struct mr_emulator *m, const struct mr_token *t,
-                            const struct mr_arith *a, const float **value)
+void mr_emulator_logits(struct mr_emulator *m, size_t i, const float *logits)
 {
+    m->replayed[i] = logits;
+}
+
+/* Scores of logits that no other arithmetic has. One that is NaN (a tensor-core step that met Inf -
+ * Inf) has a NaN for its score, and makes softmax NaN. */
+static enum mr_status stage_replayed(struct mr_emulator *m, const struct mr_router *router,
+                                     const struct mr_arith *a, const float *logits,
+                                     const float **value)
+{
+    *value = logits;
+    if (router->selection == MR_SELECT_LOGIT) return MR_OK;
+    bool nan = false;
+    for (int e = 0; e < m->experts; e++) {
+        m->finite[e] = isnan(logits[e]) ? 0 : logits[e];
+        nan |= isnan(logits[e]);
+    }
+    enum mr_status status =
+        mr_stage_scores(router->score, m->finite, m->experts, a->scores, &m->scratch,
+                        m->own_scores);
+    for (int e = 0; e < m->experts && nan; e++)
+        if (isnan(logits[e]) || router->score == MR_SCORE_SOFTMAX) m->own_scores[e] = NAN;
+    *value = m->own_scores;
+    return status;
+}
+
+/* *value: what ranks before the bias, scores or logits. */
+static enum mr_status stage(struct mr_emulator *m, const struct mr_token *t, size_t i,
+                            const float **value)
+{
+    const struct mr_arith *a = &m->arith[i];
+    if (m->replayed[i]) return stage_replayed(m, t->router, a, m->replayed[i], value);
     enum mr_type l = a->logits, s = a->scores;
     enum mr_status status = MR_OK;
     if (m->logits_of[l] != m->token) {
@@ -243,7 +280,7 @@ enum mr_status mr_emulate(struct mr_emulator *m, const struct mr_certifier *c,
     for (size_t i = 0; i < m->count && !status; i++) {
         const struct mr_arith *a = &m->arith[i];
         const float *value;
-        status = stage(m, t, a, &value);
+        status = stage(m, t, i, &value);
         if (status) break;
         MR_ISA_PICK(mr_emulated_keys)
         (value, t->bias ? m->bias[a->bias] : NULL, m->exact_key, (size_t)m->experts, m->key,

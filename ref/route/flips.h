@@ -24,6 +24,11 @@ enum mr_status mr_emulator_new(int experts, int top_k, const struct mr_arith *ar
                                struct mr_emulator **out);
 void mr_emulator_free(struct mr_emulator *e);
 
+/* The logits of the token that comes next under the i-th arithmetic, [experts], as its sum gave
+ * them, rounded to their type (arith/replay.h): in place of the exact ones rounded once. They are
+ * borrowed until that token is emulated. */
+void mr_emulator_logits(struct mr_emulator *e, size_t i, const float *logits);
+
 /* Emulates the token that c has just certified, under every arithmetic; adds to flips[count]. bias
  * as in the token. */
 enum mr_status mr_emulate(struct mr_emulator *e, const struct mr_certifier *c,

@@ -11,6 +11,7 @@
 #include "../num/num.h"
 #include "inspect.h"
 #include "layer_check.h"
+#include "replayed.h"
 #include "token_source.h"
 
 /* One thread. */
@@ -19,6 +20,7 @@ struct worker {
     struct mr_certifier certifier;
     struct mr_emulator *emulator;
     struct mr_flips *flips;
+    float **replayed; /* logits of the block, [arith_count] */
     struct mr_token_source source;
     double *zeros, *exact_row; /* [experts] */
     int32_t *ids;
@@ -33,14 +35,16 @@ struct run {
     const struct mr_blas *blas;
     const struct mr_gate *gate; /* NULL: from logits */
     const struct mr_matrix *input;
+    struct mr_replayed replayed;
     double *moved; /* [blocks, arith_count] */
     bool without_blas;
     enum mr_status status;
     struct mr_error *err;
 };
 
-static void worker_free(struct worker *w)
+static void worker_free(const struct run *run, struct worker *w)
 {
+    mr_replayed_rooms_free(&run->replayed, w->replayed);
     mr_filter_free(&w->filter);
     mr_certifier_free(&w->certifier);
     mr_emulator_free(w->emulator);
@@ -71,6 +75,7 @@ static enum mr_status worker_new(const struct run *run, struct worker *w)
     if (!status) status = mr_certifier_new(r->experts, &w->certifier);
     if (!status)
         status = mr_emulator_new(r->experts, r->top_k, run->options->arith, arith, &w->emulator);
+    if (!status) status = mr_replayed_rooms(&run->replayed, r->experts, &w->replayed);
     w->flips = calloc(arith + 1, sizeof *w->flips);
     w->source.wide = malloc((run->input->cols + 1) * sizeof(double));
     w->zeros = calloc(experts, sizeof(double));
@@ -85,7 +90,7 @@ static enum mr_status worker_new(const struct run *run, struct worker *w)
     if (!status && w->flips && w->source.wide && w->zeros && w->exact_row && w->ids && w->weights &&
         w->gap && w->gap_radius && w->group_gap && w->group_gap_radius && w->certificate)
         return MR_OK;
-    worker_free(w);
+    worker_free(run, w);
     return status ? status : MR_ERR_MEMORY;
 }
 
@@ -188,6 +193,9 @@ static enum mr_status route_row(const struct run *run, struct worker *w, size_t 
         status = exact_row(w, &t);
         if (!status) status = mr_certify(&w->certifier, &t, out);
     }
+    for (size_t i = 0; i < run->replayed.count; i++)
+        if (w->replayed[i])
+            mr_emulator_logits(w->emulator, i, w->replayed[i] + r * experts);
     if (!status) status = mr_emulate(w->emulator, &w->certifier, &t, out, w->flips);
     if (!status && run->options->inspect) status = inspect(run, w, token, &t, out);
     return status;
@@ -236,7 +244,8 @@ static enum mr_status route_block(struct run *run, struct worker *w, size_t bloc
     w->source.gate = run->gate;
     w->source.gate_bias = run->layer->gate_bias;
     w->source.dtype = in->dtype;
-    enum mr_status status = MR_OK;
+    enum mr_status status =
+        mr_replayed_block(&run->replayed, first, rows, w->replayed, run->err);
     for (size_t r = 0; r < rows && !status; r++) {
         struct mr_routed out = {.ids = w->ids + r * k, .weights = w->weights + r * k};
         w->source.hidden = data + r * stride;
@@ -322,7 +331,7 @@ static enum mr_status pass(struct run *run, struct mr_route_result *result, stru
             }
             if (made) merge(run, &w, result, flips);
         }
-        if (made) worker_free(&w);
+        if (made) worker_free(run, &w);
         mpfr_free_cache();
         fesetenv(&env);
     }
@@ -361,7 +370,8 @@ static enum mr_status route_layer(const struct mr_layer *layer,
     if (!options->blas) mr_openblas_single_threaded();
     size_t count = options->arith_count;
     struct mr_flips *fresh = calloc(count + 1, sizeof *fresh);
-    status = fresh ? pass(&run, result, fresh) : MR_ERR_MEMORY;
+    status = mr_replayed_new(layer, options->arith, count, &run.replayed, err);
+    if (!status) status = fresh ? pass(&run, result, fresh) : MR_ERR_MEMORY;
     if (!status && result->blas_wrong) {
         /* A BLAS that was caught once is not trusted with the rows that raised no alarm. */
         uint64_t alarms = result->blas_alarms, wrong = result->blas_wrong;
@@ -376,6 +386,7 @@ static enum mr_status route_layer(const struct mr_layer *layer,
     result->tokens = run.input->rows;
     if (!status) mr_flips_add(flips, fresh, count);
     free(fresh);
+    mr_replayed_free(&run.replayed);
     mr_gate_free(&gate);
     if (status == MR_ERR_MEMORY && err && !err->text[0]) mr_fail(err, status, "out of memory");
     return status;

@@ -105,6 +105,12 @@ static double floor_of(const struct mr_token_source *s, int expert)
            fmax(w->max, least_normal(g->stored.dtype));
 }
 
+/* Tensor-core sums and rounded operands look at subnormals; sums of binary32 products do not. */
+static bool needs_floor(const struct mr_figures *f, bool exact)
+{
+    return exact || f->model.sum.exact || f->model.sum.operands > 0;
+}
+
 static double product_norm(const struct mr_token_source *s, double gate_norm)
 {
     return s->stats.norm * gate_norm * (1 + 0x1p-51);
@@ -135,7 +141,7 @@ static void describe(struct mr_figures *f, const struct mr_key *key, enum mr_eff
     if (f->terms == SIZE_MAX) f->terms = count_terms(s);
     out->dot.terms = f->terms;
     out->dot.exact = narrow(s->dtype) && narrow(s->gate->stored.dtype);
-    out->dot.floor = out->dot.exact ? floor_of(s, key->expert) : 0;
+    out->dot.floor = needs_floor(f, out->dot.exact) ? floor_of(s, key->expert) : 0;
     if (effort == MR_EFFORT_LEAST) out->dot.magnitude = fabs(hi);
     else if (effort == MR_EFFORT_NORM)
         out->dot.magnitude = product_norm(s, s->gate->norm[key->expert]);
@@ -170,7 +176,7 @@ static void make_row(struct mr_figures *f)
         const struct mr_gate *g = s->gate;
         e.dot = (struct mr_dot){g->stored.cols, product_norm(s, norm),
                                 narrow(s->dtype) && narrow(g->stored.dtype), 0};
-        for (int i = 0; i < experts && e.dot.exact; i++)
+        for (int i = 0; i < experts && needs_floor(f, e.dot.exact); i++)
             e.dot.floor = fmax(e.dot.floor, floor_of(s, i));
         double bias = 0;
         for (int i = 0; i < experts && s->gate_bias; i++) bias = fmax(bias, fabs(s->gate_bias[i]));

@@ -25,6 +25,7 @@ struct state {
     const struct mr_verify_options *options;
     const struct mr_observed *observed;
     struct mr_error_model *model; /* [count] */
+    struct mr_error_model *power; /* [power_count] */
     size_t count;
     struct worker *worker;
     int workers;
@@ -101,6 +102,31 @@ static struct mr_error_model model_of(const struct mr_observed *o,
     return m;
 }
 
+/* What the line says of this layer's sums. */
+static enum mr_status sharpen(const struct mr_layer *layer, struct mr_error_model *m,
+                              struct mr_error *err)
+{
+    const struct mr_matrix *h = &layer->hidden, *g = &layer->gate;
+    if (!h->data || layer->logits.data) return MR_OK;
+    return mr_sum_of_arith(&m->arith, h->cols, h->dtype, g->dtype, layer->gate_bias != NULL,
+                           &m->sum, err);
+}
+
+static enum mr_status models(struct state *s, struct mr_error *err)
+{
+    const struct mr_verify_options *o = s->options;
+    enum mr_status status = MR_OK;
+    for (size_t i = 0; i < s->count && !status; i++) {
+        s->model[i] = model_of(&s->observed[i], &o->model);
+        status = sharpen(s->layer, &s->model[i], err);
+    }
+    for (size_t i = 0; i < o->power_count && !status; i++) {
+        s->power[i] = o->power[i];
+        status = sharpen(s->layer, &s->power[i], err);
+    }
+    return status;
+}
+
 static enum mr_status count_power(const struct state *s, struct worker *w,
                                   const struct mr_inspection *t)
 {
@@ -109,7 +135,7 @@ static enum mr_status count_power(const struct state *s, struct worker *w,
     w->power_tokens++;
     for (size_t i = 0; i < s->options->power_count; i++) {
         bool wrong;
-        mr_figures_model(w->figures, &s->options->power[i]);
+        mr_figures_model(w->figures, &s->power[i]);
         enum mr_status status = mr_figures_swap_is_wrong(w->figures, &wrong);
         if (status) return status;
         w->power[i] += wrong;
@@ -274,9 +300,9 @@ enum mr_status mr_verify_layer(const struct mr_layer *layer,
     struct mr_route_result routed;
     s.worker = calloc((size_t)s.workers, sizeof *s.worker);
     s.model = calloc(count + 1, sizeof *s.model);
-    enum mr_status status = s.worker && s.model ? MR_OK : MR_ERR_MEMORY;
-    for (size_t i = 0; i < count && !status; i++)
-        s.model[i] = model_of(&observed[i], &options->model);
+    s.power = calloc(options->power_count + 1, sizeof *s.power);
+    enum mr_status status = s.worker && s.model && s.power ? MR_OK : MR_ERR_MEMORY;
+    if (!status) status = models(&s, err);
     for (int i = 0; i < s.workers && !status; i++)
         status = worker_new(&s, found->most, &s.worker[i]);
     struct mr_route_options route = {.threads = options->threads,
@@ -292,6 +318,7 @@ enum mr_status mr_verify_layer(const struct mr_layer *layer,
     for (int i = 0; s.worker && i < s.workers; i++) worker_free(&s.worker[i]);
     free(s.worker);
     free(s.model);
+    free(s.power);
     if (status == MR_ERR_MEMORY && err && !err->text[0]) mr_fail(err, status, "out of memory");
     return status;
 }

@@ -23,8 +23,9 @@ int case_push(void)
 
 struct mr_arith case_line(int i)
 {
-    return (struct mr_arith){(enum mr_type)(i % 3), (enum mr_type)(i / 3 % 2),
-                             (enum mr_type)(i / 6 % 2), (enum mr_type)(i / 12 % 3)};
+    return (struct mr_arith){.logits = (enum mr_type)(i % 3), .bias = (enum mr_type)(i / 3 % 2),
+                             .scores = (enum mr_type)(i / 6 % 2),
+                             .weights = (enum mr_type)(i / 12 % 3)};
 }
 
 float case_logit(void)

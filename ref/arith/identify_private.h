@@ -1,0 +1,121 @@
+/* Inside of identify, shared by identify_*.c. */
+#ifndef MOEREF_IDENTIFY_PRIVATE_H
+#define MOEREF_IDENTIFY_PRIVATE_H
+
+#include "identify.h"
+#include "identify_simd.h"
+#include "mma.h"
+#include "replay_operands.h"
+
+/* Operands after one way of rounding them. */
+struct identify_operands {
+    enum mr_type hidden, gate; /* words of the line */
+    bool tf32;                 /* the low 13 bits are dropped, which changes some value */
+    bool exact;                /* every product is a binary32 number */
+    float *rows;    /* gate weight [experts][terms] */
+    float *columns; /* [terms][experts, padded to the width] */
+    int least_hidden, least_gate; /* exponents of the subnormals of their types */
+};
+
+/* A leaf with its operands. */
+struct identify_leaf {
+    size_t operands;
+    enum mr_leaf leaf;
+    const struct mr_mma *mma;
+    enum { BY_ADDING, BY_FMA, BY_STEPS, BY_REFERENCE } how;
+    struct mr_lane_mma steps; /* BY_STEPS */
+    const struct mr_family *family;
+    mr_combinations *alive[MR_IDENTIFY_TYPES]; /* [layouts], by type of the logits */
+};
+
+/* Sixteen outputs; those not live are not compared. */
+struct identify_group {
+    size_t row[MR_IDENTIFY_WIDTH], expert[MR_IDENTIFY_WIDTH];
+    bool side_by_side; /* one row, experts in turn */
+    uint16_t live;
+    struct mr_lane_goal goal;
+};
+
+enum { IDENTIFY_OPERANDS = 8, IDENTIFY_LEAVES = 64 };
+
+struct identify {
+    struct mr_operand hidden, gate;
+    const float *gate_bias;
+    size_t rows, experts, padded, terms;
+    float *observed; /* [rows][experts] */
+    int types;
+    enum mr_type type[MR_IDENTIFY_TYPES];
+    struct identify_operands operands[IDENTIFY_OPERANDS];
+    size_t operand_count;
+    struct identify_leaf leaf[IDENTIFY_LEAVES];
+    size_t leaf_count;
+    struct mr_family simt, mma;
+    int threads;
+    const struct mr_identify_options *options;
+    struct mr_error *err;
+};
+
+/* Dot, interval and choice of outputs (identify_goal.c). */
+size_t identify_types(enum mr_dtype dtype, const float *values, size_t n, enum mr_type *type);
+/* Sets goal and live; rows and experts of the group are set. */
+void identify_aim(const struct identify *s, struct identify_group *group);
+/* The groups that tell most, at most `most`. */
+enum mr_status identify_choose(const struct identify *s, size_t most, struct identify_group *group,
+                               size_t *groups);
+/* Group i of all outputs, in order, of identify_groups. */
+size_t identify_groups(const struct identify *s);
+void identify_nth(const struct identify *s, size_t i, struct identify_group *group);
+
+/* Operands and leaves (identify_leaves.c). */
+enum mr_status identify_leaves(struct identify *s);
+void identify_leaves_free(struct identify *s);
+enum mr_status identify_terms_new(const struct identify *s, struct mr_lane_terms *t);
+void identify_terms_free(struct mr_lane_terms *t);
+/* The operands and products of a group. x: scratch [2 * terms]. */
+void identify_terms(const struct identify *s, const struct identify_operands *o,
+                    const struct identify_group *g, float *x, struct mr_lane_terms *t);
+
+/* What a thread needs to sum a layout. */
+struct identify_work {
+    struct mr_laid laid;
+    float *sums, *work, *x;
+    uint8_t *unsure;
+    uint32_t *bits; /* [2 * terms] */
+    uint16_t hit[MR_IDENTIFY_TYPES][MR_FRAME_COMBINATIONS];
+};
+enum mr_status identify_work_new(const struct identify *s, struct identify_work *w);
+void identify_work_free(struct identify_work *w);
+/* Sums the group in the layout laid out in `laid`, into w->hit. */
+void identify_sum(const struct identify *s, const struct identify_leaf *leaf,
+                  const struct mr_laid *laid, const struct mr_lane_terms *t,
+                  const struct identify_group *g, mr_combinations wanted, struct identify_work *w);
+
+/* A layout of a leaf, with the combinations in which it fits. */
+struct identify_candidate {
+    uint32_t leaf, layout;
+    mr_combinations alive[MR_IDENTIFY_TYPES];
+};
+struct identify_outcome {
+    struct identify_candidate *fit;
+    size_t fits;
+    bool everything;
+    struct { /* the best line if nothing fits */
+        uint32_t leaf, layout;
+        unsigned combination;
+        int type;
+        uint64_t mismatches;
+    } nearest;
+};
+/* The search (identify_search.c). */
+enum mr_status identify_search(struct identify *s, struct identify_outcome *out);
+/* A key of the tree that a laid-out combination is: as mr_plan_key. part: scratch [2 * parts]. */
+uint64_t identify_key(const struct mr_laid *laid, size_t step_terms, unsigned combination,
+                      uint64_t *part);
+/* Fits to lines, grouped and sorted (identify_lines.c). */
+enum mr_status identify_lines(const struct identify *s, const struct identify_outcome *outcome,
+                              const bool exact[MR_IDENTIFY_TYPES], struct mr_identified *out);
+struct mr_arith identify_arith(const struct identify *s, const struct identify_leaf *leaf, int type,
+                               const struct mr_frame *frame, unsigned combination,
+                               unsigned promote);
+
+#endif

@@ -1,0 +1,79 @@
+/* What `moeref identify` found, for a person. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "identify_run.h"
+
+typedef unsigned long long ull;
+
+/* Sums, and other ways to write one, that are shown unless all are asked for. */
+enum { SHOWN_SUMS = 20, SHOWN_WAYS = 3 };
+
+/* Lines first .. of one sum. Gives the line after them. */
+static size_t print_sum(const struct mr_identified *f, size_t first, bool verbose)
+{
+    size_t end = first + 1;
+    while (end < f->lines && f->line[end].sum == f->line[first].sum) end++;
+    printf("%s", f->line[first].text);
+    size_t ways = end - first - 1, shown = verbose || ways < SHOWN_WAYS ? ways : SHOWN_WAYS;
+    for (size_t i = 0; i < shown; i++)
+        printf("%s%s", i ? ", " : "  (also written ", f->line[first + 1 + i].text);
+    if (ways > shown) printf(" and %zu more ways", ways - shown);
+    puts(ways ? ")" : "");
+    return end;
+}
+
+static void print_found(const struct recording *r, bool verbose)
+{
+    const struct mr_identified *f = &r->found;
+    if (f->everything) {
+        puts(f->checked ? "every line fits: these logits tell nothing (all sums are exact?)"
+             : f->not_finite ? "every line fits: no logit is finite"
+                             : "every line fits: there are no logits");
+        return;
+    }
+    if (!f->lines) {
+        printf("unidentified");
+        if (*f->nearest)
+            printf("; nearest %s: %llu of %llu differ (%.2g %%)", f->nearest, (ull)f->mismatches,
+                   (ull)f->checked, 100.0 * (double)f->mismatches / (double)f->checked);
+        putchar('\n');
+        return;
+    }
+    size_t shown = 0, at = 0;
+    if (f->sums > 1)
+        printf("%zu different sums fit, which these logits cannot tell apart:\n", f->sums);
+    for (; at < f->lines && (verbose || shown < SHOWN_SUMS); shown++) {
+        if (f->sums > 1) printf("    ");
+        at = print_sum(f, at, verbose);
+    }
+    if (shown < f->sums)
+        printf("    and %zu more sums (-v shows, --json lists all %zu lines)\n", f->sums - shown,
+               f->lines);
+}
+
+void print_identify(const struct mr_case *c, const struct identify_report *report, bool verbose)
+{
+    uint64_t searched = 0;
+    bool unverified = false;
+    printf("%s\n", report->case_name);
+    if (*mr_case_about(c)) puts(mr_case_about(c));
+    printf("%-18s %6s %7s %6s %9s  %s\n", "recording", "rows", "experts", "terms", "checked",
+           "arithmetic: every line that gives all bits");
+    for (size_t i = 0; i < report->count; i++) {
+        const struct recording *r = &report->recording[i];
+        printf("%-18s %6zu %7zu %6zu %9llu  ", r->name, r->rows, r->experts, r->terms,
+               (ull)r->found.checked);
+        print_found(r, verbose);
+        if (r->found.not_finite && r->found.checked)
+            printf("    %llu logits are NaN or Inf, and were left out\n",
+                   (ull)r->found.not_finite);
+        if (r->found.searched > searched) searched = r->found.searched;
+        unverified |= r->found.unverified;
+    }
+    printf("%zu of %zu identified, among at most %llu lines each\n",
+           report->count - report->unidentified, report->count, (ull)searched);
+    if (unverified)
+        puts("unverified: no hardware results here confirm the instruction of some line");
+}
