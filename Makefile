@@ -41,6 +41,11 @@ TESTOBJ := $(TESTSRC:%.c=$(BUILD)/%.o) $(BUILD)/tests/run.o \
 BENCHOBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/bench/*.c))
 BUGOBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/mutants/*.c) \
 	$(filter-out tests/bugs/check_bugs.c,$(wildcard tests/bugs/*.c)))
+# Router kernels as host code, their threads run by gpu/kernels/simt.h, so that tests can hold them
+# against the reference without a GPU. Free of the C++ library, so that CC links them.
+SIMTOBJ := $(patsubst %.cu,$(BUILD)/%.simt.o,$(wildcard gpu/kernels/*.cu))
+SIMT_FLAGS = -x c++ -std=c++17 -DMR_SIMT $(filter-out -W%prototypes,$(WARN)) -Wno-unknown-pragmas $(OPT) -g \
+	-ffp-contract=off -frounding-math -fno-exceptions -fno-rtti -fPIC -MMD -MP $(MOREFLAGS)
 LIB := $(BUILD)/libmoeref.a
 
 .PHONY: help all deps demo test check-long check-bugs check-oracles bench asan ubsan tsan fuzz gpu \
@@ -89,6 +94,9 @@ $(BUILD)/%.v4.o: %.c
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(FLAGS) -c $< -o $@
+$(BUILD)/%.simt.o: %.cu
+	@mkdir -p $(@D)
+	$(CXX) $(SIMT_FLAGS) -c $< -o $@
 
 $(LIB): $(LIBOBJ)
 	@rm -f $@
@@ -99,7 +107,7 @@ $(BUILD)/moeref: $(TOOLOBJ) $(LIB)
 	$(CC) $(FLAGS) -o $@ $^ $(LIBS)
 $(BUILD)/tests/bugs/check-bugs: $(BUILD)/tests/bugs/check_bugs.o $(BUGOBJ) $(LIB)
 	$(CC) $(FLAGS) -o $@ $^ $(LIBS)
-$(BUILD)/tests/run: $(TESTOBJ) $(BUGOBJ) $(LIB)
+$(BUILD)/tests/run: $(TESTOBJ) $(BUGOBJ) $(SIMTOBJ) $(LIB)
 	$(CC) $(FLAGS) -o $@ $^ $(shell pkg-config --libs check 2>/dev/null || echo -lcheck) $(LIBS)
 # The suites are the files: tests/test_NAME.c defines Suite *suite_NAME(void).
 $(BUILD)/tests/suites.inc: $(TESTSRC)

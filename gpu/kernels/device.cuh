@@ -86,6 +86,21 @@ __device__ static inline uint4 load_constant(const uint4 *p)
                  : "l"(p));
     return v;
 }
+
+/* Scalar functions in nvcc's default flags; their names in ref/arith/cuda.h, which has every bit of
+ * them, are sigmoid.expf, sqrt-softplus.fmaxf and expf. */
+__device__ static inline float sigmoid_score(float x)
+{
+    return 1.0f / (1.0f + expf(-x));
+}
+__device__ static inline float sqrt_softplus_score(float x)
+{
+    return sqrtf(fmaxf(x, 0.0f) + log1pf(expf(-fabsf(x))));
+}
+__device__ static inline float exponential(float x)
+{
+    return expf(x);
+}
 #endif
 
 /* An addition that nothing before it is fused into: the product at the end of expf would be. */

@@ -30,15 +30,6 @@ __device__ static inline float load_logit(const uint16_t *logits, size_t at) /* 
     return __uint_as_float((uint32_t)logits[at] << 16);
 }
 
-__device__ static inline float sigmoid_score(float x)
-{
-    return 1.0f / (1.0f + expf(-x));
-}
-__device__ static inline float sqrt_softplus_score(float x)
-{
-    return sqrtf(fmaxf(x, 0.0f) + log1pf(expf(-fabsf(x))));
-}
-
 /* Biases may be read before the logits are there. */
 template <int V>
 __device__ static inline void load_bias(const float *bias, int experts, float (&out)[V])
@@ -60,7 +51,7 @@ template <int V> __device__ static inline void softmax_scores(float (&x)[V])
     for (int d = 16; d > 0; d /= 2) most = fmaxf(most, shuffle_xor(most, d));
 #pragma unroll
     for (int i = 0; i < V; i++) {
-        x[i] = expf(x[i] - most);
+        x[i] = exponential(x[i] - most);
         sum = plus(sum, x[i]);
     }
 #pragma unroll
@@ -199,7 +190,7 @@ __device__ static inline int select_row(const struct routing &r, struct warp_row
         int who = take_best<V>(row, &best, &value);
         if (r.by_logit) {
             if (j == 0) first = value;
-            value = softmax ? expf(value - first) : sigmoid_score(value);
+            value = softmax ? exponential(value - first) : sigmoid_score(value);
         }
         sum = plus(sum, value);
         if (lane == (j & 31)) {

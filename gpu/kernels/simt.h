@@ -6,10 +6,10 @@
 #define MOEREF_SIMT_H
 
 #include <math.h>
-#include <setjmp.h>
 #include <stdint.h>
 #include <string.h>
-#include <ucontext.h>
+
+struct mr_kernel;
 
 #define __device__
 #define __host__
@@ -31,8 +31,7 @@ typedef int cudaError_t;
 enum { cudaSuccess = 0 };
 
 struct mr_simt {
-    dim3 thread, block, threads, blocks;
-    uint32_t in[32], out[32]; /* of the current warp operation */
+    dim3 thread, block, threads, blocks; /* of the thread that runs */
 };
 extern struct mr_simt mr_simt;
 #define threadIdx (mr_simt.thread)
@@ -143,9 +142,27 @@ static inline int atomicAdd(int *p, int v)
     return old;
 }
 
-/* CUDA's own scalar functions where the host program has models of them, else libm's. */
-float mr_simt_expf(float x), mr_simt_log1pf(float x);
-#define expf mr_simt_expf
-#define log1pf mr_simt_log1pf
+/* CUDA's, bit for bit, where ref/arith/cuda.h is; else the C library's. */
+float mr_simt_sigmoid(float x), mr_simt_sqrt_softplus(float x), mr_simt_exp(float x);
+static inline float sigmoid_score(float x)
+{
+    return mr_simt_sigmoid(x);
+}
+static inline float sqrt_softplus_score(float x)
+{
+    return mr_simt_sqrt_softplus(x);
+}
+static inline float exponential(float x)
+{
+    return mr_simt_exp(x);
+}
+
+/* The kernels of this build, for a test or a plugin: all that need no library of NVIDIA's. */
+void mr_simt_announce(const struct mr_kernel *kernel);
+#define MR_SIMT_ANNOUNCE(kernel)                                                                   \
+    __attribute__((constructor)) static void mr_announce_##kernel(void)                            \
+    {                                                                                              \
+        mr_simt_announce(&kernel);                                                                 \
+    }
 
 #endif

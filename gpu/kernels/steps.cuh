@@ -84,7 +84,7 @@ __global__ static void selected_step(struct routing r, float *out)
     if (row >= (size_t)r.rows) return;
     float *x = out + row * r.top_k, first = x[0];
     for (int j = 0; j < r.top_k; j++)
-        x[j] = r.score == MR_KERNEL_SOFTMAX ? expf(x[j] - first) : sigmoid_score(x[j]);
+        x[j] = r.score == MR_KERNEL_SOFTMAX ? exponential(x[j] - first) : sigmoid_score(x[j]);
 }
 
 __global__ static void sum_step(struct routing r, const float *out, float *sums)
