@@ -48,6 +48,17 @@ SIMT_FLAGS = -x c++ -std=c++17 -DMR_SIMT $(filter-out -W%prototypes,$(WARN)) -Wn
 	-ffp-contract=off -frounding-math -fno-exceptions -fno-rtti -fPIC -MMD -MP $(MOREFLAGS)
 LIB := $(BUILD)/libmoeref.a
 
+# The GPU harness: all of it but *_cuda.c and .cu builds without nvcc, and serves plugins on the CPU.
+NVCC ?= $(shell command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
+GPU_ARCH ?= 90a
+# No contraction in kernels either: a source that means fma says so.
+NVCCFLAGS ?= -std=c++20 -O3 -lineinfo -fmad=false -gencode=arch=compute_$(GPU_ARCH),code=sm_$(GPU_ARCH) \
+	-Xcompiler -Wall,-Wextra,-ffp-contract=off
+GPUOBJ := $(patsubst %.c,$(BUILD)/%.o,tools/common.c $(filter-out gpu/main.c gpu/cpu_only.c \
+	%_cuda.c,$(wildcard gpu/*.c)))
+PLUGINS := $(patsubst %.c,$(BUILD)/tests/plugins/%.so,$(notdir $(wildcard tests/gpu/*.c)))
+COMMIT := $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
+
 .PHONY: help all deps demo test check-long check-bugs check-oracles bench asan ubsan tsan fuzz gpu \
 	install showconfig clean format probe
 .DEFAULT_GOAL := all
@@ -107,7 +118,7 @@ $(BUILD)/moeref: $(TOOLOBJ) $(LIB)
 	$(CC) $(FLAGS) -o $@ $^ $(LIBS)
 $(BUILD)/tests/bugs/check-bugs: $(BUILD)/tests/bugs/check_bugs.o $(BUGOBJ) $(LIB)
 	$(CC) $(FLAGS) -o $@ $^ $(LIBS)
-$(BUILD)/tests/run: $(TESTOBJ) $(BUGOBJ) $(SIMTOBJ) $(LIB)
+$(BUILD)/tests/run: $(TESTOBJ) $(BUGOBJ) $(SIMTOBJ) $(GPUOBJ) $(BUILD)/gpu/cpu_only.o $(LIB)
 	$(CC) $(FLAGS) -o $@ $^ $(shell pkg-config --libs check 2>/dev/null || echo -lcheck) $(LIBS)
 # The suites are the files: tests/test_NAME.c defines Suite *suite_NAME(void).
 $(BUILD)/tests/suites.inc: $(TESTSRC)
@@ -118,6 +129,47 @@ $(BUILD)/tests/%.o: FLAGS += -I$(BUILD)/tests
 $(BUILD)/tests/bench/bench: $(BENCHOBJ) $(LIB)
 	$(CC) $(FLAGS) -o $@ $^ $(LIBS)
 
+# Made anew when the commit is another.
+$(BUILD)/gpu/commit.o: $(BUILD)/gpu/commit-$(COMMIT)
+$(BUILD)/gpu/commit.o: FLAGS += -DMR_COMMIT='"$(COMMIT)"'
+$(BUILD)/gpu/commit-$(COMMIT):
+	@mkdir -p $(@D)
+	@rm -f $(BUILD)/gpu/commit-*
+	@touch $@
+# What the tests run: never with CUDA, so that they say the same on every machine.
+$(BUILD)/tests/moeref-gpu: $(GPUOBJ) $(BUILD)/gpu/main.o $(BUILD)/gpu/cpu_only.o $(LIB)
+	@mkdir -p $(@D)
+	$(CC) $(FLAGS) -o $@ $^ $(LIBS) -ldl
+$(BUILD)/tests/plugins/%.so: tests/gpu/%.c
+	@mkdir -p $(@D)
+	$(CC) $(FLAGS) -MF $(@:.so=.d) -MT $@ -shared -o $@ $< -lm
+ifneq ($(NVCC),)
+CUDA_HOME ?= $(patsubst %/bin/,%,$(dir $(realpath $(NVCC))))
+CUDAOBJ := $(patsubst %,$(BUILD)/%.o,$(wildcard gpu/*.cu gpu/kernels/*.cu)) \
+	$(patsubst %.c,$(BUILD)/%.o,$(wildcard gpu/*_cuda.c))
+$(BUILD)/gpu/%_cuda.o: FLAGS += -isystem $(CUDA_HOME)/include -DGPU_BUILT_FOR='"sm_$(GPU_ARCH)"'
+# But kernels say plus() where nothing may be fused, and their scalar functions are nvcc's own, in its
+# default flags, which is how ref/arith/cuda.h has them: 1 + expf(-x) ends in an FMA.
+$(BUILD)/gpu/kernels/%.cu.o: NVCCFLAGS := $(filter-out -fmad=false,$(NVCCFLAGS))
+$(BUILD)/%.cu.o: %.cu
+	@mkdir -p $(@D)
+	$(NVCC) $(NVCCFLAGS) -MMD -MF $(@:.o=.d) -c $< -o $@
+# cuBLAS is linked if a kernel calls it. GPU_STATIC=1 needs none of Debian's libraries to run.
+GPU_LIBS = -L$(CUDA_HOME)/lib64 -lcudart_static -Wl,--as-needed -Wl,-rpath,$(CUDA_HOME)/lib64 \
+	-lcublasLt -lcublas -lstdc++ -ldl -lrt -lpthread
+ifeq ($(GPU_STATIC),1)
+GPU_LINK = $(filter-out -fopenmp,$(FLAGS)) -static-libgcc -Wl,-Bstatic -lopenblas -lgfortran -lquadmath \
+	-lmpfr -lgmp -ljansson -lgomp -Wl,-Bdynamic -lm
+else
+GPU_LINK = $(FLAGS) $(LIBS)
+endif
+$(BUILD)/moeref-gpu: $(GPUOBJ) $(BUILD)/gpu/main.o $(CUDAOBJ) $(LIB)
+	$(CC) -o $@ $^ $(GPU_LINK) $(GPU_LIBS)
+else
+$(BUILD)/moeref-gpu: $(BUILD)/tests/moeref-gpu
+	cp $< $@
+endif
+
 ## demo: routes the four shipped cases and prints their tables
 demo: all
 	@for c in toy glm4moe-tiny qwen3moe-tiny glm-5.3-flash; do \
@@ -125,7 +177,7 @@ demo: all
 	  $(BUILD)/moeref route cases/$$c.json || exit 1; echo; done
 
 ## test: builds and runs all tests; closes with Check's line
-test: all $(BUILD)/tests/run
+test: all $(BUILD)/tests/run $(BUILD)/tests/moeref-gpu $(PLUGINS)
 	$(BUILD)/tests/run
 
 ## check-long: the tests that take minutes, after the short ones
@@ -172,10 +224,11 @@ fuzz:
 	  build/fuzz/$$f -max_total_time=$(FUZZ_SECONDS) -timeout=10 -rss_limit_mb=2048 \
 	    -artifact_prefix=build/fuzz/ build/fuzz/corpus-$$f $(wildcard tests/fuzz/seeds); done
 
-## gpu: compiles the CUDA harness (its own issue); says what is missing
-gpu:
-	@command -v nvcc >/dev/null || { echo "nvcc: missing -> CUDA code is NOT compiled"; exit 0; }; \
-	echo "nvcc: found; gpu/ holds no kernels yet"
+## gpu: build/moeref-gpu, with CUDA where nvcc is found; says what is missing
+gpu: $(BUILD)/moeref-gpu
+	@if [ -n "$(NVCC)" ]; then echo "nvcc: found; $$($< version)"; else \
+	  echo "nvcc: missing -> NO CUDA code in $<: it runs plugins on the CPU, and no kernel on a GPU"; fi
+	@$< list
 
 ## install: moeref, libmoeref.a and its headers (moeref/moeref.h) under PREFIX (/usr/local)
 install: all
@@ -199,7 +252,7 @@ showconfig:
 
 ## format: clang-format over all C sources
 format:
-	clang-format -i $$(git ls-files '*.c' '*.h')
+	clang-format -i $$(git ls-files '*.c' '*.h' '*.cu')
 
 ## clean: removes build/
 clean:

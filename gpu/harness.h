@@ -148,7 +148,7 @@ struct mr_kernel {
     int (*prepare)(const struct mr_kernel_problem *problem,
                    const struct mr_kernel_buffers *buffers, void *stream, void **handle,
                    struct mr_kernel_why why);
-    /* problem and buffers are those of prepare. */
+    /* problem and buffers are those of prepare, but for delay_ns, which is then 0. */
     int (*launch)(void *handle, const struct mr_kernel_problem *problem,
                   const struct mr_kernel_buffers *buffers, void *stream,
                   struct mr_kernel_why why);

@@ -102,6 +102,19 @@ START_TEST(corroborate_tiny_gemm_is_its_line)
 }
 END_TEST
 
+/* All products round to -0: so does every sum of them, and threads without a tile leave it. */
+START_TEST(corroborate_minus_zero)
+{
+    uint64_t seed = 6;
+    struct gemm g;
+    gemm_new(&g, 2, 3, 48, SLOW_NORMAL, &seed);
+    for (int i = 0; i < 96; i++) g.x[i] = mr_bf16_encode(-0x1p-100, MR_RNE, MR_OVERFLOW_IEEE);
+    for (int i = 0; i < 144; i++) g.w[i] = mr_bf16_encode(0x1p-100, MR_RNE, MR_OVERFLOW_IEEE);
+    expect_line("tiny_gemm_16", &g, false);
+    gemm_free(&g);
+}
+END_TEST
+
 /* Rows are shared out among blocks otherwise, and their logits stay. */
 START_TEST(verify_tiny_gemm_rows)
 {
@@ -241,6 +254,14 @@ START_TEST(corroborate_topk_on_hard_inputs)
         struct input in;
         input_edge(&in, class, layer, 0);
         if (in.tokens > 0) expect_routed(&in, class->name);
+        /* Ranked by logit, where NaN, Inf and -0 are keys. */
+        in.router.selection = MR_SELECT_LOGIT;
+        in.router.score = MR_SCORE_SOFTMAX;
+        in.router.bias = false;
+        in.router.n_group = in.router.topk_group = 1;
+        free(in.bias);
+        in.bias = NULL;
+        if (in.tokens > 0) expect_routed(&in, class->name);
         input_free(&in);
     }
 }
@@ -369,6 +390,7 @@ Suite *suite_kernel_lines(void)
     Suite *s = suite_create("kernel_lines");
     TCase *t = tcase_create("kernel_lines");
     tcase_add_loop_test(t, corroborate_tiny_gemm_is_its_line, 0, SLOW_CLASSES);
+    tcase_add_test(t, corroborate_minus_zero);
     tcase_add_test(t, verify_tiny_gemm_rows);
     tcase_add_loop_test(t, corroborate_topk_on_hard_inputs, 0, (int)mr_edge_count());
     tcase_add_loop_test(t, corroborate_topk_of_all_routers, 0, 13);

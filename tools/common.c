@@ -13,6 +13,8 @@
 
 #include "../ref/route/blas.h"
 
+const char *program_name = "moeref";
+
 void die(int status, const char *format, ...)
 {
     char text[2048];
@@ -23,7 +25,7 @@ void die(int status, const char *format, ...)
     for (char *p = text; *p; p++)
         if (iscntrl((unsigned char)*p)) *p = '?'; /* a path may hold anything */
     fflush(stdout);
-    fprintf(stderr, "moeref: %s\n", text);
+    fprintf(stderr, "%s: %s\n", program_name, text);
     exit(status);
 }
 
@@ -139,13 +141,13 @@ const char *output_path(const char *option, const char *path, char resolved[PATH
  * index does not yet point behind it. */
 void bad_option(const char *command, int c, char **argv, int index)
 {
-    const char *at = index > 0 ? argv[index - 1] : "";
-    if (c == ':') die(2, "%s: %s needs a value (see 'moeref help %s')", command, at, command);
+    const char *at = index > 0 ? argv[index - 1] : "", *us = program_name;
+    if (c == ':') die(2, "%s: %s needs a value (see '%s help %s')", command, at, us, command);
     if (optopt >= 256)
-        die(2, "%s: %s: this option takes no value (see 'moeref help %s')", command, at, command);
+        die(2, "%s: %s: this option takes no value (see '%s help %s')", command, at, us, command);
     if (optopt)
-        die(2, "%s: unknown option -%c (see 'moeref help %s')", command, optopt, command);
-    die(2, "%s: unknown or ambiguous option %s (see 'moeref help %s')", command, at, command);
+        die(2, "%s: unknown option -%c (see '%s help %s')", command, optopt, us, command);
+    die(2, "%s: unknown or ambiguous option %s (see '%s help %s')", command, at, us, command);
 }
 
 void use_better_blas(char **argv)

@@ -9,6 +9,9 @@
 #include "../ref/io/case.h"
 #include "../ref/status.h"
 
+/* What messages begin with, and what they tell to ask for help: "moeref" unless main says so. */
+extern const char *program_name;
+
 /* "moeref: message" on stderr, one line (control characters as '?'), then exit(status). */
 _Noreturn void die(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* die with a library failure's exit status and message. */
