@@ -22,7 +22,7 @@ template <typename T>
 static int launch(void *, const struct mr_kernel_problem *p, const struct mr_kernel_buffers *b,
                   void *stream, struct mr_kernel_why why)
 {
-    return launch_fused_topk<T>(p, b, (const T *)b->given, false, stream, why);
+    return launch_fused_topk<T>(p, b, (const T *)b->given, false, false, stream, why);
 }
 
 #define FUSED_TOPK(NAME, ABOUT, TYPE, T, LINE)                                                     \

@@ -15,7 +15,7 @@
 #endif
 
 #define MR_RANK_NONE 0u
-#define MR_RANK_NAN 1u
+#define MR_RANK_NAN  1u
 
 MR_BOTH static inline uint32_t mr_rank(uint32_t bits)
 {

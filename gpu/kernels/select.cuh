@@ -60,29 +60,33 @@ template <int V> __device__ static inline void softmax_scores(float (&x)[V])
     for (int i = 0; i < V; i++) x[i] = x[i] / sum;
 }
 
-/* Fills score and rank from logits in row->score. biased: add bias, which is all 0 otherwise; the
- * addition is left out then, though it would change nothing. */
+/* The rank of one slot's key. */
+__device__ static inline uint32_t rank_of(const struct routing &r, int slot, float key)
+{
+    return slot * 32 + warp_lane() < r.experts ? mr_rank(__float_as_uint(key)) : MR_RANK_NONE;
+}
+
+/* Fills score and rank from logits in row->score; scores of a softmax over the selected are left to
+ * select_row. biased: a bias is added to rank, which is all 0 otherwise. */
 template <int V>
 __device__ static inline void rank_row(const struct routing &r, bool biased, const float (&bias)[V],
                                        struct warp_row<V> *row)
 {
-    if (!r.by_logit) {
-        if (r.score == MR_KERNEL_SOFTMAX) {
-            softmax_scores<V>(row->score);
-        } else if (r.score == MR_KERNEL_SIGMOID) {
 #pragma unroll
-            for (int i = 0; i < V; i++) row->score[i] = sigmoid_score(row->score[i]);
-        } else {
+    for (int i = 0; i < V; i++) row->rank[i] = rank_of(r, i, row->score[i]);
+    if (r.score == MR_KERNEL_SIGMOID) {
 #pragma unroll
-            for (int i = 0; i < V; i++) row->score[i] = sqrt_softplus_score(row->score[i]);
-        }
+        for (int i = 0; i < V; i++) row->score[i] = sigmoid_score(row->score[i]);
+    } else if (r.score == MR_KERNEL_SQRT_SOFTPLUS) {
+#pragma unroll
+        for (int i = 0; i < V; i++) row->score[i] = sqrt_softplus_score(row->score[i]);
+    } else if (!r.by_logit) {
+        softmax_scores<V>(row->score);
     }
+    if (r.by_logit) return;
 #pragma unroll
-    for (int i = 0; i < V; i++) {
-        float key = biased ? plus(row->score[i], bias[i]) : row->score[i];
-        row->rank[i] = i * 32 + warp_lane() < r.experts ? mr_rank(__float_as_uint(key))
-                                                        : MR_RANK_NONE;
-    }
+    for (int i = 0; i < V; i++)
+        row->rank[i] = rank_of(r, i, biased ? plus(row->score[i], bias[i]) : row->score[i]);
 }
 
 /* The value whose rank this is; NaN for NaN. */
@@ -98,6 +102,7 @@ __device__ static inline void keep_groups(const struct routing &r, struct warp_r
 {
     const uint32_t least = mr_rank(0xff800000u); /* -Inf; NaN ranks below it and never counts */
     uint32_t lane = (uint32_t)warp_lane(), group = MR_RANK_NONE, stays = 0;
+#pragma unroll 1
     for (int g = 0; g < r.n_group; g++) {
         int from = g * r.group_experts, to = from + r.group_experts;
         uint32_t first = least, second = least;
@@ -116,6 +121,7 @@ __device__ static inline void keep_groups(const struct routing &r, struct warp_r
         }
         if (lane == (uint32_t)g) group = mr_rank(__float_as_uint(value));
     }
+#pragma unroll 1
     for (int j = 0; j < r.topk_group; j++) {
         uint32_t most = warp_max(group);
         uint32_t who = warp_min(group == most ? lane : ~0u);
@@ -164,45 +170,47 @@ __device__ static inline int take_best(struct warp_row<V> *row, struct warp_best
     uint32_t lane = (uint32_t)warp_lane(), most = warp_max(best->rank);
     uint32_t who = warp_min(best->rank == most ? (uint32_t)best->slot * 32 + lane : ~0u);
     *score = shuffle(best->score, (int)(who & 31));
-    if (lane == (who & 31)) {
+    /* By all lanes: selects, not branches, or the compiler keeps the ranks in memory. */
+    int taken = lane == (who & 31) ? best->slot : -1;
 #pragma unroll
-        for (int i = 0; i < V; i++)
-            if (i == (int)(who >> 5)) row->rank[i] = MR_RANK_NONE;
-        best_of_lane<V>(*row, &best->rank, &best->slot, &best->score);
-    }
+    for (int i = 0; i < V; i++) row->rank[i] = i == taken ? MR_RANK_NONE : row->rank[i];
+    best_of_lane<V>(*row, &best->rank, &best->slot, &best->score);
     return (int)who;
 }
 
 /* k rounds of argmax over the warp. ids and weights are the row's; lane j mod 32 writes slot j, and
- * for top_k > 32 scores lie in weights until their sum is known. id: of slot `lane` (top_k <= 32).
- * Nobody else may look at weights before the warp is done. */
+ * for top_k > 32 scores lie in weights until their sum is known. The id of slot `lane`
+ * (top_k <= 32). Nobody else may look at weights before the warp is done. write: else nothing is. */
 template <int V>
 __device__ static inline int select_row(const struct routing &r, struct warp_row<V> *row,
-                                        int32_t *ids, float *weights)
+                                        bool write, int32_t *ids, float *weights)
 {
     int lane = warp_lane(), id = 0;
     float mine = 0.0f, sum = 0.0f, first = 0.0f;
     bool softmax = r.by_logit && r.score == MR_KERNEL_SOFTMAX;
     struct warp_best best;
     best_of_lane<V>(*row, &best.rank, &best.slot, &best.score);
+#pragma unroll 1
     for (int j = 0; j < r.top_k; j++) {
         float value;
         int who = take_best<V>(row, &best, &value);
-        if (r.by_logit) {
+        if (softmax) {
             if (j == 0) first = value;
-            value = softmax ? exponential(value - first) : sigmoid_score(value);
+            value = exponential(value - first);
         }
         sum = plus(sum, value);
         if (lane == (j & 31)) {
             id = who;
             mine = value;
         }
-        if ((j & 31) == 31 && j + 1 < r.top_k) {
+        if (write && (j & 31) == 31 && j + 1 < r.top_k) {
             ids[j - 31 + lane] = id;
             weights[j - 31 + lane] = mine;
         }
     }
+    if (!write) return id;
     int done = (r.top_k - 1) / 32 * 32;
+#pragma unroll 1
     for (int j = lane; j < done; j += 32)
         weights[j] = softmax ? weights[j] / sum * r.scale
                              : mr_weight(weights[j], sum, r.normalise, r.scale);
@@ -214,21 +222,36 @@ __device__ static inline int select_row(const struct routing &r, struct warp_row
     return id;
 }
 
-/* A whole row. */
+/* A whole row, once its logits are loaded. */
+template <int V>
+__device__ static inline int route_loaded(const struct routing &r, bool biased,
+                                          const float (&bias)[V], struct warp_row<V> *row,
+                                          size_t at, bool write, int32_t *ids, float *weights)
+{
+    rank_row<V>(r, biased, bias, row);
+    if (r.topk_group < r.n_group) keep_groups<V>(r, row);
+    return select_row<V>(r, row, write, ids + at * r.top_k, weights + at * r.top_k);
+}
+
+template <int V, typename T>
+__device__ static inline void load_row(const struct routing &r, const T *logits, size_t at,
+                                       struct warp_row<V> *row)
+{
+#pragma unroll
+    for (int i = 0; i < V; i++) {
+        int e = i * 32 + warp_lane();
+        row->score[i] = e < r.experts ? load_logit(logits, at * r.experts + e)
+                                      : __uint_as_float(0xff800000u);
+    }
+}
+
 template <int V, typename T>
 __device__ static inline int route_row(const struct routing &r, bool biased, const float (&bias)[V],
                                        const T *logits, size_t at, int32_t *ids, float *weights)
 {
     struct warp_row<V> row;
-#pragma unroll
-    for (int i = 0; i < V; i++) {
-        int e = i * 32 + warp_lane();
-        row.score[i] = e < r.experts ? load_logit(logits, at * r.experts + e)
-                                     : __uint_as_float(0xff800000u);
-    }
-    rank_row<V>(r, biased, bias, &row);
-    if (r.topk_group < r.n_group) keep_groups<V>(r, &row);
-    return select_row<V>(r, &row, ids + at * r.top_k, weights + at * r.top_k);
+    load_row<V>(r, logits, at, &row);
+    return route_loaded<V>(r, biased, bias, &row, at, true, ids, weights);
 }
 
 /* Runs CALL(V) with V a compile-time constant: the fewest slots, of those compiled, that hold the

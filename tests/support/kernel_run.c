@@ -75,11 +75,20 @@ static void run_once(const struct mr_kernel *k, const struct mr_kernel_problem *
     if (k->sizes) ck_assert_int_eq(k->sizes(p, &sizes, why), MR_KERNEL_OK);
     ck_assert_uint_eq(sizes.state, 0);
     char *scratch = poisoned(sizes.scratch, poison);
-    struct mr_kernel_buffers b = {
-        .hidden = in->hidden, .gate = in->gate, .bias = in->bias, .gate_bias = in->gate_bias,
-        .given = in->given, .logits = out->logits, .ids = out->ids, .weights = out->weights,
-        .counts = out->counts, .sorted = out->sorted, .sorted_total = out->total,
-        .tile_expert = out->tile_expert, .sorted_most = out->sorted_most, .scratch = scratch};
+    struct mr_kernel_buffers b = {.hidden = in->hidden,
+                                  .gate = in->gate,
+                                  .bias = in->bias,
+                                  .gate_bias = in->gate_bias,
+                                  .given = in->given,
+                                  .logits = out->logits,
+                                  .ids = out->ids,
+                                  .weights = out->weights,
+                                  .counts = out->counts,
+                                  .sorted = out->sorted,
+                                  .sorted_total = out->total,
+                                  .tile_expert = out->tile_expert,
+                                  .sorted_most = out->sorted_most,
+                                  .scratch = scratch};
     ck_assert_msg(k->launch(NULL, p, &b, NULL, why) == MR_KERNEL_OK, "%s: %s", k->name, text);
     check_canary(scratch, sizes.scratch, poison, k->name, "scratch");
     check_canary(out->logits, rows * n * 4, poison, k->name, "logits");
@@ -92,13 +101,15 @@ static void run_once(const struct mr_kernel *k, const struct mr_kernel_problem *
     if (k->arith) k->arith(p, out->line, sizeof out->line);
 }
 
-/* A copy of that kernel's that no plugin loader has seen is not needed: the same struct runs. */
 void kernel_run(const char *name, const struct mr_kernel_router *router, int rows,
                 const struct kernel_inputs *in, struct kernel_run *out)
 {
     const struct mr_kernel *k = kernel_find(name);
-    struct mr_kernel_problem p = {.router = *router, .rows = rows, .hidden_type = k->hidden_types,
-                                  .gate_type = k->gate_types, .given_type = k->given_types,
+    struct mr_kernel_problem p = {.router = *router,
+                                  .rows = rows,
+                                  .hidden_type = k->hidden_types,
+                                  .gate_type = k->gate_types,
+                                  .given_type = k->given_types,
                                   .pdl = 1};
     char text[128] = "";
     struct mr_kernel_why why = {text, sizeof text};
@@ -184,11 +195,14 @@ void stated_route(const struct mr_kernel_router *r, const float *logits, const f
 {
     float score[1024], key[1024], sum = 0, scale = (float)r->routed_scaling_factor;
     bool out[1024] = {false}, soft = r->rank_by_logit && r->score == MR_KERNEL_SOFTMAX;
-    if (r->rank_by_logit) memcpy(score, logits, (size_t)r->experts * sizeof *score);
-    else if (r->score == MR_KERNEL_SOFTMAX) softmax(logits, r->experts, score);
+    if (r->rank_by_logit)
+        memcpy(score, logits, (size_t)r->experts * sizeof *score);
+    else if (r->score == MR_KERNEL_SOFTMAX)
+        softmax(logits, r->experts, score);
     else
         for (int e = 0; e < r->experts; e++)
-            score[e] = r->score == MR_KERNEL_SIGMOID ? SIGMOID(logits[e]) : SQRT_SOFTPLUS(logits[e]);
+            score[e] =
+                r->score == MR_KERNEL_SIGMOID ? SIGMOID(logits[e]) : SQRT_SOFTPLUS(logits[e]);
     for (int e = 0; e < r->experts; e++) key[e] = bias ? score[e] + bias[e] : score[e];
     if (r->topk_group < r->n_group) drop_groups(r, key, out);
     for (int j = 0; j < r->top_k; j++) {
