@@ -43,6 +43,11 @@ BUGOBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/mutants/*.c) \
 	$(filter-out tests/bugs/check_bugs.c,$(wildcard tests/bugs/*.c)))
 # What moeref reveal --plugin is tested with.
 PLUGINS := $(patsubst %.c,$(BUILD)/%.so,$(wildcard tests/plugins/*.c))
+# Router kernels as host code, their threads run by gpu/kernels/simt.h, so that tests can hold them
+# against the reference without a GPU. Free of the C++ library, so that CC links them.
+SIMTOBJ := $(patsubst %.cu,$(BUILD)/%.simt.o,$(wildcard gpu/kernels/*.cu))
+SIMT_FLAGS = -x c++ -std=c++17 -DMR_SIMT $(filter-out -W%prototypes,$(WARN)) -Wno-unknown-pragmas $(OPT) -g \
+	-ffp-contract=off -frounding-math -fno-exceptions -fno-rtti -fPIC -MMD -MP $(MOREFLAGS)
 LIB := $(BUILD)/libmoeref.a
 
 # The GPU harness: all of it but *_cuda.c and .cu builds without nvcc, and serves plugins on the CPU.
@@ -102,6 +107,9 @@ $(BUILD)/%.v4.o: %.c
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(FLAGS) -c $< -o $@
+$(BUILD)/%.simt.o: %.cu
+	@mkdir -p $(@D)
+	$(CXX) $(SIMT_FLAGS) -c $< -o $@
 
 $(LIB): $(LIBOBJ)
 	@rm -f $@
@@ -115,7 +123,7 @@ $(BUILD)/tests/bugs/check-bugs: $(BUILD)/tests/bugs/check_bugs.o $(BUGOBJ) $(LIB
 $(BUILD)/tests/plugins/%.so: tests/plugins/%.c
 	@mkdir -p $(@D)
 	$(CC) $(FLAGS) -shared -o $@ $< -lopenblas -lm
-$(BUILD)/tests/run: $(TESTOBJ) $(BUGOBJ) $(GPUOBJ) $(BUILD)/gpu/cpu_only.o $(LIB) | $(PLUGINS)
+$(BUILD)/tests/run: $(TESTOBJ) $(BUGOBJ) $(SIMTOBJ) $(GPUOBJ) $(BUILD)/gpu/cpu_only.o $(LIB) | $(PLUGINS)
 	$(CC) $(FLAGS) -o $@ $^ $(shell pkg-config --libs check 2>/dev/null || echo -lcheck) $(LIBS)
 # The suites are the files: tests/test_NAME.c defines Suite *suite_NAME(void).
 $(BUILD)/tests/suites.inc: $(TESTSRC)

@@ -1,0 +1,120 @@
+/* What kernels use of the GPU, in one place: warp operations, dependent launches, loads. With
+ * MR_SIMT the same kernels are host code, their threads run by simt.h, so that everything but speed
+ * can be tested without a GPU.
+ *
+ * Programmatic dependent launch, the rules that every kernel here keeps: nothing that an earlier
+ * kernel makes is read, and nothing is written, before wait_for_producers(); and every kernel of a
+ * chain waits before it ends, since a grid counts as done for its consumers' wait only when it has
+ * ended, so that whoever waits for the last one waits for all (CUDA C++ Programming Guide,
+ * "Programmatic Dependent Launch and Synchronization"; PTX ISA, griddepcontrol). Inputs that no
+ * kernel makes (gate weight, biases) may be read before. */
+#ifndef MOEREF_DEVICE_CUH
+#define MOEREF_DEVICE_CUH
+
+#include <stdint.h>
+
+#ifdef MR_SIMT
+#include "simt.h"
+#else
+#include <cuda_runtime.h>
+
+#define ALL_LANES 0xffffffffu
+
+__device__ static inline int warp_lane(void)
+{
+    return (int)(threadIdx.x & 31);
+}
+__device__ static inline float shuffle_xor(float x, int mask)
+{
+    return __shfl_xor_sync(ALL_LANES, x, mask);
+}
+__device__ static inline float shuffle(float x, int lane)
+{
+    return __shfl_sync(ALL_LANES, x, lane);
+}
+__device__ static inline uint32_t warp_max(uint32_t x)
+{
+    return __reduce_max_sync(ALL_LANES, x);
+}
+__device__ static inline uint32_t warp_min(uint32_t x)
+{
+    return __reduce_min_sync(ALL_LANES, x);
+}
+__device__ static inline int warp_prefix(int x) /* inclusive sum over the lanes up to this one */
+{
+    for (int d = 1; d < 32; d *= 2) {
+        int y = __shfl_up_sync(ALL_LANES, x, d);
+        if (warp_lane() >= d) x += y;
+    }
+    return x;
+}
+__device__ static inline uint32_t lanes_alike(int x)
+{
+    return __match_any_sync(ALL_LANES, x);
+}
+__device__ static inline void sync_warp(void)
+{
+    __syncwarp();
+}
+__device__ static inline void sync_block(void)
+{
+    __syncthreads();
+}
+__device__ static inline void wait_for_producers(void)
+{
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+/* Lets the next kernel of a chain start, as soon as every block has said so: it can prepare. */
+__device__ static inline void let_consumers_start(void)
+{
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+__device__ static inline void spin(int ns)
+{
+    uint64_t start, now;
+    if (ns <= 0) return;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(start)::"memory");
+    do asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now)::"memory");
+    while (now - start < (uint64_t)ns);
+}
+/* Data that no kernel writes. */
+__device__ static inline uint4 load_constant(const uint4 *p)
+{
+    uint4 v;
+    asm volatile("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(p));
+    return v;
+}
+
+/* Scalar functions in nvcc's default flags; their names in ref/arith/cuda.h, which has every bit of
+ * them, are sigmoid.expf, sqrt-softplus.fmaxf and expf. */
+__device__ static inline float sigmoid_score(float x)
+{
+    return 1.0f / (1.0f + expf(-x));
+}
+__device__ static inline float sqrt_softplus_score(float x)
+{
+    return sqrtf(fmaxf(x, 0.0f) + log1pf(expf(-fabsf(x))));
+}
+__device__ static inline float exponential(float x)
+{
+    return expf(x);
+}
+#endif
+
+/* An addition that nothing before it is fused into: the product at the end of expf would be. */
+__device__ static inline float plus(float a, float b)
+{
+    return __fadd_rn(a, b);
+}
+__device__ static inline float bf16_low(uint32_t pair)
+{
+    return __uint_as_float(pair << 16);
+}
+__device__ static inline float bf16_high(uint32_t pair)
+{
+    return __uint_as_float(pair & 0xffff0000u);
+}
+
+#endif

@@ -1,0 +1,129 @@
+/* Positions sorted by expert (harness.h: counts, sorted, sorted_total, tile_expert): the parts that
+ * the kernels of routing_stage.cu share, and the second kernel of two.
+ *
+ * A row chooses an expert at most once. So the rows that chose an expert are a set of bits, 32 rows
+ * a word, and the place of a row among them is the number of bits below its own: the sort is stable,
+ * and bits may be set in any order. */
+#ifndef MOEREF_ROUTING_SORT_CUH
+#define MOEREF_ROUTING_SORT_CUH
+
+#include "kernel.cuh"
+
+#define MOST_SORTED_K 32
+#define SORT_WARPS 16
+#define SORT_THREADS (SORT_WARPS * 32)
+#define SORT_ROWS 256 /* of one block, at most */
+#define SORT_WORDS (SORT_ROWS / 32)
+
+struct sorted_out {
+    int tile;
+    int32_t *counts, *sorted, *total, *tile_expert;
+};
+
+template <typename T> __device__ static inline void clear(T *x, int n)
+{
+    for (int i = (int)threadIdx.x; i < n; i += (int)blockDim.x) x[i] = 0;
+}
+
+/* first[e] = tiles of the experts before e, first[experts] = all: thread t sums the experts of its
+ * share, then shares are summed over lanes and warps. count is complete on entry; ends with a
+ * barrier. */
+template <int WARPS>
+__device__ static inline void lay_out(const int *count, int experts, int tile, int *first,
+                                      int *warp_sum)
+{
+    int thread = (int)threadIdx.x, each = (experts + WARPS * 32 - 1) / (WARPS * 32);
+    int from = thread * each, to = from + each < experts ? from + each : experts, mine = 0;
+    for (int e = from; e < to; e++) mine += (count[e] + tile - 1) / tile;
+    int upto = warp_prefix(mine);
+    if (warp_lane() == 31) warp_sum[thread / 32] = upto;
+    sync_block();
+    int before = upto - mine;
+    for (int w = 0; w < thread / 32; w++) before += warp_sum[w];
+    for (int e = from; e < to; e++) {
+        first[e] = before;
+        before += (count[e] + tile - 1) / tile;
+    }
+    if (from < to && to == experts) first[experts] = before;
+    sync_block();
+}
+
+/* Counts, the filling of last tiles (with n), the tiles' experts and the total; block `part` of
+ * `parts` does its share. A thread a tile finds the tile's expert by halving. */
+__device__ static inline void finish(const struct sorted_out &out, const int *count,
+                                     const int *first, int experts, int n, int part, int parts)
+{
+    int at = part * (int)blockDim.x + (int)threadIdx.x, step = parts * (int)blockDim.x;
+    int tiles = first[experts];
+    for (int e = at; e < experts; e += step) out.counts[e] = count[e];
+    for (int t = at; t < tiles; t += step) {
+        int low = 0, high = experts; /* first[low] <= t < first[high] */
+        while (high - low > 1) {
+            int middle = (low + high) / 2;
+            if (first[middle] <= t) low = middle;
+            else high = middle;
+        }
+        out.tile_expert[t] = low;
+        int filled = count[low] - (t - first[low]) * out.tile;
+        for (int i = filled; i < out.tile; i++) out.sorted[t * out.tile + i] = n;
+    }
+    if (at == 0) *out.total = tiles * out.tile;
+}
+
+/* Second of two: block b sorts the positions of rows [b run, (b + 1) run), run <= SORT_ROWS. With
+ * one block it counts for itself; else counts [blocks, experts] say how often each run has each
+ * expert. */
+__global__ static void __launch_bounds__(SORT_THREADS)
+    routing_sort(int experts, int top_k, int rows, int run, const int32_t *ids, const int *counts,
+                 struct sorted_out out)
+{
+    __shared__ int count[MOST_EXPERTS], first[MOST_EXPERTS + 1], place[MOST_EXPERTS];
+    __shared__ int warp_sum[SORT_WARPS];
+    __shared__ uint32_t chose[SORT_WORDS * MOST_EXPERTS]; /* [words, experts] */
+    int thread = (int)threadIdx.x, block = (int)blockIdx.x, blocks = (int)gridDim.x;
+    int n = rows * top_k, from = block * run * top_k;
+    int to = from + run * top_k < n ? from + run * top_k : n, words = (run + 31) / 32;
+    clear(count, experts);
+    clear(place, experts);
+    clear(chose, words * experts);
+    sync_block();
+    wait_for_producers();
+    for (int i = from + thread; i < to; i += SORT_THREADS) {
+        int row = (i - from) / top_k;
+        atomicOr(&chose[row / 32 * experts + ids[i]], 1u << (row & 31));
+    }
+    if (blocks > 1) {
+        /* Several threads an expert, if there are more threads than experts. */
+        int shares = experts < SORT_THREADS ? SORT_THREADS / experts : 1;
+        for (int t = thread; t < shares * experts; t += SORT_THREADS) {
+            int e = t % experts, all = 0, before = 0;
+#pragma unroll 8
+            for (int b = t / experts; b < blocks; b += shares) {
+                int c = counts[(size_t)b * experts + e];
+                all += c;
+                before += b < block ? c : 0;
+            }
+            atomicAdd(&count[e], all);
+            atomicAdd(&place[e], before);
+        }
+    }
+    sync_block();
+    if (blocks == 1) {
+        for (int e = thread; e < experts; e += SORT_THREADS) {
+            int all = 0;
+            for (int w = 0; w < words; w++) all += __popc(chose[w * experts + e]);
+            count[e] = all;
+        }
+        sync_block();
+    }
+    lay_out<SORT_WARPS>(count, experts, out.tile, first, warp_sum);
+    for (int i = from + thread; i < to; i += SORT_THREADS) {
+        int row = (i - from) / top_k, e = ids[i], before = place[e];
+        for (int w = 0; w < row / 32; w++) before += __popc(chose[w * experts + e]);
+        before += __popc(chose[row / 32 * experts + e] & ((1u << (row & 31)) - 1));
+        out.sorted[first[e] * out.tile + before] = i;
+    }
+    finish(out, count, first, experts, n, block, blocks);
+}
+
+#endif
