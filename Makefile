@@ -72,7 +72,7 @@ help:
 ## all: builds build/moeref (the default)
 all: probe $(BUILD)/moeref
 
-DEBS := gcc libc6-dev pkg-config libopenblas-dev libmpfr-dev libgmp-dev libjansson-dev check
+DEBS := gcc g++ libc6-dev pkg-config libopenblas-dev libmpfr-dev libgmp-dev libjansson-dev check
 
 ## deps: installs the Debian packages that are missing (sudo only if not root)
 deps:
