@@ -46,17 +46,19 @@ BUGOBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/mutants/*.c) \
 SIMTOBJ := $(patsubst %.cu,$(BUILD)/%.simt.o,$(wildcard gpu/kernels/*.cu))
 SIMT_FLAGS = -x c++ -std=c++17 -DMR_SIMT $(filter-out -W%prototypes,$(WARN)) -Wno-unknown-pragmas $(OPT) -g \
 	-ffp-contract=off -frounding-math -fno-exceptions -fno-rtti -fPIC -MMD -MP $(MOREFLAGS)
+# What moeref reveal --plugin is tested with.
+PLUGINS := $(patsubst %.c,$(BUILD)/%.so,$(wildcard tests/plugins/*.c))
 LIB := $(BUILD)/libmoeref.a
 
 # The GPU harness: all of it but *_cuda.c and .cu builds without nvcc, and serves plugins on the CPU.
 NVCC ?= $(shell command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
-GPU_ARCH ?= 90a
-# No contraction in kernels either: a source that means fma says so.
-NVCCFLAGS ?= -std=c++20 -O3 -lineinfo -fmad=false -gencode=arch=compute_$(GPU_ARCH),code=sm_$(GPU_ARCH) \
-	-Xcompiler -Wall,-Wextra,-ffp-contract=off
+GPU_ARCH ?= -gencode=arch=compute_90a,code=sm_90a
+# nvcc's default contraction, in which engines are compiled, too, and ref/arith/cuda.h has its scalar
+# functions: 1 + expf(-x) ends in an FMA. Kernels say __fadd_rn (plus) where nothing may be fused.
+HARNESS_NVCCFLAGS ?= $(GPU_ARCH) -O3 -std=c++20 -lineinfo -Xcompiler -Wall,-Wextra,-ffp-contract=off
 GPUOBJ := $(patsubst %.c,$(BUILD)/%.o,tools/common.c $(filter-out gpu/main.c gpu/cpu_only.c \
 	%_cuda.c,$(wildcard gpu/*.c)))
-PLUGINS := $(patsubst %.c,$(BUILD)/tests/plugins/%.so,$(notdir $(wildcard tests/gpu/*.c)))
+GPU_PLUGINS := $(patsubst %.c,$(BUILD)/%.so,$(wildcard tests/gpu/*.c))
 COMMIT := $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
 
 .PHONY: help all deps demo test check-long check-bugs check-oracles bench asan ubsan tsan fuzz gpu \
@@ -118,7 +120,10 @@ $(BUILD)/moeref: $(TOOLOBJ) $(LIB)
 	$(CC) $(FLAGS) -o $@ $^ $(LIBS)
 $(BUILD)/tests/bugs/check-bugs: $(BUILD)/tests/bugs/check_bugs.o $(BUGOBJ) $(LIB)
 	$(CC) $(FLAGS) -o $@ $^ $(LIBS)
-$(BUILD)/tests/run: $(TESTOBJ) $(BUGOBJ) $(SIMTOBJ) $(GPUOBJ) $(BUILD)/gpu/cpu_only.o $(LIB)
+$(BUILD)/tests/plugins/%.so: tests/plugins/%.c
+	@mkdir -p $(@D)
+	$(CC) $(FLAGS) -shared -o $@ $< -lopenblas -lm
+$(BUILD)/tests/run: $(TESTOBJ) $(BUGOBJ) $(SIMTOBJ) $(GPUOBJ) $(BUILD)/gpu/cpu_only.o $(LIB) | $(PLUGINS)
 	$(CC) $(FLAGS) -o $@ $^ $(shell pkg-config --libs check 2>/dev/null || echo -lcheck) $(LIBS)
 # The suites are the files: tests/test_NAME.c defines Suite *suite_NAME(void).
 $(BUILD)/tests/suites.inc: $(TESTSRC)
@@ -140,20 +145,27 @@ $(BUILD)/gpu/commit-$(COMMIT):
 $(BUILD)/tests/moeref-gpu: $(GPUOBJ) $(BUILD)/gpu/main.o $(BUILD)/gpu/cpu_only.o $(LIB)
 	@mkdir -p $(@D)
 	$(CC) $(FLAGS) -o $@ $^ $(LIBS) -ldl
-$(BUILD)/tests/plugins/%.so: tests/gpu/%.c
+# With a device that is none, for all that is not CUDA itself.
+$(BUILD)/tests/moeref-gpu-fake: $(GPUOBJ) $(BUILD)/gpu/main.o $(BUILD)/tests/gpu/fake/fake_device.o $(LIB)
+	@mkdir -p $(@D)
+	$(CC) $(FLAGS) -o $@ $^ $(LIBS) -ldl
+$(BUILD)/tests/gpu/%.so: tests/gpu/%.c
 	@mkdir -p $(@D)
 	$(CC) $(FLAGS) -MF $(@:.so=.d) -MT $@ -shared -o $@ $< -lm
+# Made anew, too, when nvcc has come or gone.
+GPU_MODE := $(BUILD)/gpu/mode-$(if $(NVCC),cuda,cpu)
+$(GPU_MODE):
+	@mkdir -p $(@D)
+	@rm -f $(BUILD)/gpu/mode-*
+	@touch $@
 ifneq ($(NVCC),)
 CUDA_HOME ?= $(patsubst %/bin/,%,$(dir $(realpath $(NVCC))))
 CUDAOBJ := $(patsubst %,$(BUILD)/%.o,$(wildcard gpu/*.cu gpu/kernels/*.cu)) \
 	$(patsubst %.c,$(BUILD)/%.o,$(wildcard gpu/*_cuda.c))
-$(BUILD)/gpu/%_cuda.o: FLAGS += -isystem $(CUDA_HOME)/include -DGPU_BUILT_FOR='"sm_$(GPU_ARCH)"'
-# But kernels say plus() where nothing may be fused, and their scalar functions are nvcc's own, in its
-# default flags, which is how ref/arith/cuda.h has them: 1 + expf(-x) ends in an FMA.
-$(BUILD)/gpu/kernels/%.cu.o: NVCCFLAGS := $(filter-out -fmad=false,$(NVCCFLAGS))
+$(BUILD)/gpu/%_cuda.o: FLAGS += -isystem $(CUDA_HOME)/include -DGPU_BUILT_FOR='"$(lastword $(subst =, ,$(GPU_ARCH)))"'
 $(BUILD)/%.cu.o: %.cu
 	@mkdir -p $(@D)
-	$(NVCC) $(NVCCFLAGS) -MMD -MF $(@:.o=.d) -c $< -o $@
+	$(NVCC) $(HARNESS_NVCCFLAGS) -MMD -MF $(@:.o=.d) -c $< -o $@
 # cuBLAS is linked if a kernel calls it. GPU_STATIC=1 needs none of Debian's libraries to run.
 GPU_LIBS = -L$(CUDA_HOME)/lib64 -lcudart_static -Wl,--as-needed -Wl,-rpath,$(CUDA_HOME)/lib64 \
 	-lcublasLt -lcublas -lstdc++ -ldl -lrt -lpthread
@@ -163,10 +175,10 @@ GPU_LINK = $(filter-out -fopenmp,$(FLAGS)) -static-libgcc -Wl,-Bstatic -lopenbla
 else
 GPU_LINK = $(FLAGS) $(LIBS)
 endif
-$(BUILD)/moeref-gpu: $(GPUOBJ) $(BUILD)/gpu/main.o $(CUDAOBJ) $(LIB)
-	$(CC) -o $@ $^ $(GPU_LINK) $(GPU_LIBS)
+$(BUILD)/moeref-gpu: $(GPUOBJ) $(BUILD)/gpu/main.o $(CUDAOBJ) $(LIB) $(GPU_MODE)
+	$(CC) -o $@ $(filter-out $(GPU_MODE),$^) $(GPU_LINK) $(GPU_LIBS)
 else
-$(BUILD)/moeref-gpu: $(BUILD)/tests/moeref-gpu
+$(BUILD)/moeref-gpu: $(BUILD)/tests/moeref-gpu $(GPU_MODE)
 	cp $< $@
 endif
 
@@ -177,7 +189,8 @@ demo: all
 	  $(BUILD)/moeref route cases/$$c.json || exit 1; echo; done
 
 ## test: builds and runs all tests; closes with Check's line
-test: all $(BUILD)/tests/run $(BUILD)/tests/moeref-gpu $(PLUGINS)
+test: all $(BUILD)/tests/run $(BUILD)/tests/moeref-gpu $(BUILD)/tests/moeref-gpu-fake \
+		$(GPU_PLUGINS)
 	$(BUILD)/tests/run
 
 ## check-long: the tests that take minutes, after the short ones
@@ -224,11 +237,34 @@ fuzz:
 	  build/fuzz/$$f -max_total_time=$(FUZZ_SECONDS) -timeout=10 -rss_limit_mb=2048 \
 	    -artifact_prefix=build/fuzz/ build/fuzz/corpus-$$f $(wildcard tests/fuzz/seeds); done
 
-## gpu: build/moeref-gpu, with CUDA where nvcc is found; says what is missing
+# Other GPU programs are the folders: gpu/NAME/*.cu make build/gpu/NAME, linked with libmoeref and the
+# objects of GPU_OBJ_NAME. A folder of another kind has a build.mk, which adds to GPU_BIN and gives
+# the rules.
+NVCCFLAGS ?= $(GPU_ARCH) -O2 -std=c++17 -Xcompiler -Wall,-Wextra,-fopenmp
+GPU_OBJ_evidence := $(patsubst %,$(BUILD)/tests/support/mma_%.o,classes words)
+GPU_MK := $(wildcard gpu/*/build.mk)
+GPU_NAMES := $(filter-out kernels $(GPU_MK:gpu/%/build.mk=%),\
+	$(patsubst gpu/%/,%,$(sort $(dir $(wildcard gpu/*/*.cu)))))
+GPU_BIN := $(GPU_NAMES:%=$(BUILD)/gpu/%)
+-include $(GPU_MK)
+$(BUILD)/gpu-obj/%.o: gpu/%.cu $(wildcard gpu/*/*.h tests/support/mma_classes.h ref/*/*.h)
+	@mkdir -p $(@D)
+	$(NVCC) $(NVCCFLAGS) -c $< -o $@
+define GPU_PROGRAM
+$(BUILD)/gpu/$(1): $(patsubst gpu/%.cu,$(BUILD)/gpu-obj/%.o,$(wildcard gpu/$(1)/*.cu)) $(GPU_OBJ_$(1)) $(LIB)
+	@mkdir -p $$(@D)
+	$(NVCC) $(NVCCFLAGS) $$^ -Xlinker --as-needed $(LIBS) -o $$@
+endef
+$(foreach name,$(GPU_NAMES),$(eval $(call GPU_PROGRAM,$(name))))
+.PHONY: gpu-programs
+gpu-programs: $(GPU_BIN)
+
+## gpu: build/moeref-gpu, with CUDA where nvcc is found, and the programs of gpu/NAME; says what is missing
 gpu: $(BUILD)/moeref-gpu
-	@if [ -n "$(NVCC)" ]; then echo "nvcc: found; $$($< version)"; else \
-	  echo "nvcc: missing -> NO CUDA code in $<: it runs plugins on the CPU, and no kernel on a GPU"; fi
-	@$< list
+	@if [ -z "$(NVCC)" ]; then \
+	  echo "nvcc: MISSING -> NO CUDA code in $<, which runs plugins on the CPU and no kernel on a GPU"; \
+	  echo "nvcc: MISSING -> NOT compiled: $(GPU_BIN)"; $< list; exit 0; fi; \
+	$(MAKE) --no-print-directory gpu-programs && echo "gpu: compiled $< $(GPU_BIN)" && $< list
 
 ## install: moeref, libmoeref.a and its headers (moeref/moeref.h) under PREFIX (/usr/local)
 install: all

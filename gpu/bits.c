@@ -8,7 +8,7 @@ enum { IDS, WEIGHTS, LOGITS, PARTS };
 struct gpu_bits {
     size_t tokens, width[PARTS]; /* bytes that are kept of a row; 0 until the first is seen */
     int top_k, experts;
-    unsigned char *first[PARTS], *before; /* [tokens, width]; before: logits, of one row count ago */
+    unsigned char *first[PARTS], *before; /* [tokens, width]; before: logits of one row count ago */
     unsigned char *seen, *had;            /* [tokens] whether there is a first, a before */
     int64_t *one, *other;                 /* [top_k] sorted */
     bool any;                             /* a row count has been added */

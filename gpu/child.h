@@ -1,5 +1,5 @@
-/* Children: this program again, one a kernel, so that a hang, a crash or an illegal access of a kernel
- * is a verdict and not the end. The parent never touches CUDA.
+/* Children: this program again, one a kernel, so that a hang, a crash or an illegal access of a
+ * kernel is a verdict and not the end. The parent never touches CUDA.
  *
  * A child reports on file descriptor GPU_REPORT, a line a time, fields apart by tabs:
  *   device NAME DRIVER CUDA   opened

@@ -14,7 +14,7 @@ const char gpu_help_list[] =
     "One line a kernel: family, name, row counts served, what it takes and gives, what it is. -v adds\n"
     "what it promises.\n"
     "\n"
-    "example: moeref-gpu list --plugin build/tests/plugins/right.so\n";
+    "example: moeref-gpu list --plugin build/tests/gpu/right.so\n";
 
 static void print_gives(const struct mr_kernel *k)
 {

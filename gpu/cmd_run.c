@@ -75,7 +75,8 @@ static void run_kernel(struct run *run)
         remaining(run, &rows);
         char **argv = gpu_request_child(&run->request, run->kernel, &rows, run->folder);
         run->begun = false;
-        bool fine = gpu_child_run(argv, run->request.timeout, take_line, run, reason, sizeof reason);
+        bool fine = gpu_child_run(argv, run->request.timeout, take_line, run, reason,
+                                  sizeof reason);
         free(argv);
         bool reported = run->at > before && run->first[run->at - 1].state == GPU_NOT_RUN;
         failures += !fine || reported;
@@ -88,8 +89,8 @@ static void run_kernel(struct run *run)
             gpu_result_fail(&run->first[run->at++], GPU_NOT_RUN, "%s", reason);
     }
     for (; run->at < count; run->at++)
-        gpu_result_fail(&run->first[run->at], GPU_NOT_RUN, "not tried: the kernel had failed %d times",
-                        FAILURES);
+        gpu_result_fail(&run->first[run->at], GPU_NOT_RUN,
+                        "not tried: the kernel had failed %d times", FAILURES);
 }
 
 struct found_device {
@@ -222,6 +223,7 @@ int gpu_cmd_run(int argc, char **argv)
     const struct mr_kernel **kernels = need(gpu_kernel_count(), sizeof *kernels);
     size_t count = gpu_request_kernels(&run.request, kernels);
     run.results.command = "run";
+    run.results.against = run.request.against;
     run.results.case_name = mr_case_name(c);
     run.results.seed = seed_of(&run.request, c);
     gpu_need_device(kernels, count, run.request.timeout, &run.results);

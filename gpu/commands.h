@@ -1,4 +1,5 @@
-/* The commands of moeref-gpu; argv[0] is the command's name. Exit statuses as in DESIGN section 4. */
+/* The commands of moeref-gpu; argv[0] is the command's name. Exit statuses as in DESIGN section
+ * 4. */
 #ifndef MOEREF_GPU_COMMANDS_H
 #define MOEREF_GPU_COMMANDS_H
 

@@ -1,6 +1,6 @@
 /* Start and end of kernels that ran in graphs, by CUPTI's activity records (CUPTI documentation,
- * "CUPTI Activity API"). The library is opened when asked for: a program linked against it would not
- * start where it is missing. */
+ * "CUPTI Activity API"). The library is opened when asked for: a program linked against it would
+ * not start where it is missing. */
 #include "cuda_glue.h"
 
 #if defined(__has_include)

@@ -1,5 +1,5 @@
-/* The device by the CUDA runtime. The runtime is linked statically and opens libcuda when it is first
- * called, so that a machine without a driver can still start this program. */
+/* The device by the CUDA runtime. The runtime is linked statically and opens libcuda when it is
+ * first called, so that a machine without a driver can still start this program. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
@@ -77,8 +77,8 @@ static enum mr_status cuda_stream(void **out, struct mr_error *err)
     return MR_OK;
 }
 
-/* A launch that was refused leaves its error behind; work that went to another stream is waited for,
- * too. */
+/* A launch that was refused leaves its error behind; work that went to another stream is waited
+ * for, too. */
 static enum mr_status cuda_wait(void *on, struct mr_error *err)
 {
     CUDA(cudaGetLastError(), "a launch");
@@ -112,7 +112,8 @@ static void ask_nvml(struct gpu_device *d, const char *bus)
     *(void **)&most = dlsym(nvml, "nvmlDeviceGetMaxClockInfo");
     if (!init || init()) return;
     char text[80]; /* NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE */
-    if (version && !version(text, sizeof text)) snprintf(d->driver, sizeof d->driver, "%.63s", text);
+    if (version && !version(text, sizeof text))
+        snprintf(d->driver, sizeof d->driver, "%.63s", text);
     if (!by_bus || by_bus(bus, &handle)) return;
     unsigned mhz;
     if (clock && !clock(handle, NVML_CLOCK_SM, &mhz)) d->clock_sm = (int)mhz;
@@ -162,8 +163,8 @@ enum mr_status gpu_device_open(struct gpu_device *out, struct mr_error *err)
     if (status) return status;
     e = gpu_code_runs();
     if (e == cudaErrorNoKernelImageForDevice || e == cudaErrorInvalidDeviceFunction)
-        return mr_fail(err, MR_ERR_UNSUPPORTED, "no GPU can be used: %s is sm_%d%d, and this program "
-                       "holds code for " GPU_BUILT_FOR " alone", out->name, out->major, out->minor);
+        return mr_fail(err, MR_ERR_UNSUPPORTED, "no GPU can be used: %s is sm_%d%d, and this "
+                       "program holds code for " GPU_BUILT_FOR " alone", out->name, out->major, out->minor);
     if (e) return failed(e, "no GPU can be used", err);
     return MR_OK;
 }

@@ -1,5 +1,6 @@
-/* What no kernel can beat: an empty one, and one that only reads. The reading one also flushes the L2
- * (by reading: a memset leaves dirty lines, whose write-back would be timed with the next kernel). */
+/* What no kernel can beat: an empty one, and one that only reads. The reading one also flushes
+ * the L2 (by reading: a memset leaves dirty lines, whose write-back would be timed with the next
+ * kernel). */
 #include <stdint.h>
 
 #include "cuda_glue.h"

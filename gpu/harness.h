@@ -1,17 +1,19 @@
-/* The one interface between the harness and kernels: plain C, no C++ type, no CUDA type. A kernel is
- * a struct mr_kernel; a built-in one adds the line MR_KERNEL_BUILTIN(its_struct) to its file, a
- * foreign one is a shared library that exports moeref_plugin (moeref-gpu --plugin FILE). Nothing but
- * this header is needed to write one; gpu/README.md shows a small one.
+/* The one interface between the harness and kernels: plain C, no C++ type, no CUDA type. A
+ * kernel is a struct mr_kernel; a built-in one adds the line MR_KERNEL_BUILTIN(its_struct) to
+ * its file, a foreign one is a shared library that exports moeref_plugin (moeref-gpu --plugin
+ * FILE). Nothing but this header is needed to write one; gpu/README.md shows a small one.
  *
- * Order of calls, all in a child process of its own: supports, sizes, prepare, arith, launch (many
- * times, also while a stream is captured into a CUDA graph), release; then anew for the next row
- * count. The parent process calls supports and arith alone, and has no CUDA: neither may touch it.
+ * Order of calls, all in a child process of its own: supports, sizes, prepare, arith, launch
+ * (many times, also while a stream is captured into a CUDA graph), release; then anew for the
+ * next row count. The parent process calls supports and arith alone, and has no CUDA: neither
+ * may touch it.
  *
- * The harness owns all memory that a kernel reads or writes: inputs and outputs, and what `sizes`
- * asked for. Before a checked launch outputs and scratch are filled with a poison, and around each
- * buffer lie canaries; inputs are canaries, too. launch only enqueues work on the stream it is given
- * (no synchronisation, no allocation, no default stream); everything it enqueued is done when the
- * stream is. A kernel of MR_MEMORY_HOST has done all when launch returns. */
+ * The harness owns all memory that a kernel reads or writes: inputs and outputs, and what
+ * `sizes` asked for. Before a checked launch outputs and scratch are filled with a poison, and
+ * around each buffer lie canaries; inputs are canaries, too. launch only enqueues work on the
+ * stream it is given (no synchronisation, no allocation, no default stream); everything it
+ * enqueued is done when the stream is. A kernel of MR_MEMORY_HOST has done all when launch
+ * returns. */
 #ifndef MOEREF_GPU_HARNESS_H
 #define MOEREF_GPU_HARNESS_H
 
@@ -46,8 +48,8 @@ struct mr_kernel_router {
     double routed_scaling_factor;
 };
 
-/* What is asked for. hidden_type, gate_type and given_type are each one of the types that the kernel
- * accepts, or 0 where it takes no such input. */
+/* What is asked for. hidden_type, gate_type and given_type are each one of the types that the
+ * kernel accepts, or 0 where it takes no such input. */
 struct mr_kernel_problem {
     struct mr_kernel_router router;
     int32_t rows;
@@ -125,9 +127,9 @@ struct mr_kernel {
     int32_t memory;      /* MR_MEMORY_DEVICE, or _HOST for code that runs on the CPU */
     int32_t min_rows, max_rows; /* rows served; max_rows 0: no end */
     /* Inputs, as sets of types it accepts (0: not taken). hidden and gate go together; given
-     * replaces both. The harness hands over the stored type if it is accepted, else one that holds
-     * all stored values exactly, else the kernel is unsupported. bias and gate_bias are always given
-     * where the router has them. */
+     * replaces both. The harness hands over the stored type if it is accepted, else one that
+     * holds all stored values exactly, else the kernel is unsupported. bias and gate_bias are
+     * always given where the router has them. */
     int32_t hidden_types, gate_types, given_types;
     int32_t gives;                     /* MR_GIVES_... */
     int32_t logits_type, weights_type; /* one type each, of what it gives */

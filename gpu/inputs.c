@@ -92,8 +92,8 @@ static enum mr_status take(const char *name, const struct mr_matrix *m, int32_t 
         *type = order[i];
         if (!lossy) return MR_OK;
     }
-    return mr_fail(err, MR_ERR_UNSUPPORTED, "%s: %zu of %zu %s values are none of %s, and the kernel "
-                   "takes nothing wider", name, lossy, n, mr_dtype_name(m->dtype),
+    return mr_fail(err, MR_ERR_UNSUPPORTED, "%s: %zu of %zu %s values are none of %s, and the "
+                   "kernel takes nothing wider", name, lossy, n, mr_dtype_name(m->dtype),
                    gpu_type_name(*type));
 }
 
@@ -133,7 +133,8 @@ static enum mr_status exact_logits(const struct mr_layer *layer, struct gpu_inpu
                 rounded_logit(layer, (size_t)t, (size_t)e, narrower);
     if (!narrower) memcpy(out->given, logits, n * sizeof *logits);
     else
-        for (size_t i = 0; i < n; i++) narrow(logits[i], out->given_type, (uint16_t *)out->given + i);
+        for (size_t i = 0; i < n; i++)
+            narrow(logits[i], out->given_type, (uint16_t *)out->given + i);
     out->rounded = narrower != NULL;
     free(logits);
     return MR_OK;
@@ -148,7 +149,8 @@ static enum mr_status biases(const double *from, size_t n, const char *name, flo
     for (size_t i = 0; i < n; i++) {
         (*out)[i] = (float)from[i];
         if ((double)(*out)[i] != from[i])
-            return mr_fail(err, MR_ERR_UNSUPPORTED, "%s of expert %zu is no binary32 value", name, i);
+            return mr_fail(err, MR_ERR_UNSUPPORTED, "%s of expert %zu is no binary32 value", name,
+                           i);
     }
     return MR_OK;
 }

@@ -19,9 +19,10 @@ struct gpu_inputs {
     bool rounded;                /* given are exact logits, rounded to a type narrower than fp32 */
 };
 
-/* layer is what mr_case_input_make gave. A kernel that takes logits gets the case's, or, from hidden
- * states, the exact logits rounded once to the widest type that it takes (NaN where an input is not
- * finite). All else is converted without loss, or MR_ERR_UNSUPPORTED says what cannot be. */
+/* layer is what mr_case_input_make gave. A kernel that takes logits gets the case's, or, from
+ * hidden states, the exact logits rounded once to the widest type that it takes (NaN where an
+ * input is not finite). All else is converted without loss, or MR_ERR_UNSUPPORTED says what
+ * cannot be. */
 enum mr_status gpu_inputs_make(const struct mr_layer *layer, const struct mr_kernel *kernel,
                                struct gpu_inputs *out, struct mr_error *err);
 void gpu_inputs_free(struct gpu_inputs *in);

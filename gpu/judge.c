@@ -71,11 +71,11 @@ static void read_faults(struct gpu_result *x, const struct mr_safetensors *file)
         gpu_result_fail(x, GPU_FAULTY, "promises to be deterministic, and %llu of %llu rows differ "
                         "from launch to launch (%s)", (ull)unstable, (ull)rows, first);
     if (poison && !unstable)
-        gpu_result_fail(x, GPU_FAULTY, "reads memory that nobody wrote: %llu of %llu rows depend on "
-                        "what it held (%s)", (ull)poison, (ull)rows, first);
+        gpu_result_fail(x, GPU_FAULTY, "reads memory that nobody wrote: %llu of %llu rows depend "
+                        "on what it held (%s)", (ull)poison, (ull)rows, first);
     if (delayed && !unstable)
-        gpu_result_fail(x, GPU_FAULTY, "does not wait for its own earlier kernels: %llu of %llu rows "
-                        "change when those are slow (%s)", (ull)delayed, (ull)rows, first);
+        gpu_result_fail(x, GPU_FAULTY, "does not wait for its own earlier kernels: %llu of %llu "
+                        "rows change when those are slow (%s)", (ull)delayed, (ull)rows, first);
 }
 
 static void open_files(struct judge *j, const char *folder)
@@ -241,16 +241,42 @@ static void verify_group(struct judge *j, struct group *g, const struct gpu_laye
     free(o);
 }
 
-static void replay(struct judge *j, const struct gpu_layer *l, size_t i)
+/* A line whose operands cannot be those of the case is the kernel's fault. */
+static void replay(struct judge *j, struct gpu_replays *replays, size_t i)
 {
     struct gpu_result *x = &j->r->at[i];
     struct gpu_replay_count n = {0};
     bool applies = false;
     if (!x->arith[0] || !x->kernel->hidden_types) return;
-    check(j, gpu_replay_logits(x->arith, &l->input.layer, &j->observed[i], &applies, &n, &j->err));
+    enum mr_status status = gpu_replays_check(replays, x->arith, &j->observed[i], &applies, &n,
+                                              &j->err);
+    if (status == MR_ERR_MEMORY) die_of(status, &j->err);
+    if (status)
+        gpu_result_fail(x, GPU_FAULTY, "its arithmetic '%.200s': %s", x->arith, j->err.text);
     if (!applies) return;
     add(&x->logits_checked, n.checked);
     add(&x->logits_equal, n.equal);
+}
+
+/* The same row count of the kernel that others are compared with; r->count: none. */
+static size_t twin(const struct judge *j, size_t i)
+{
+    const char *against = j->request->against;
+    for (size_t t = 0; against && t < j->r->count; t++)
+        if (j->file[t] && t != i && j->r->at[t].rows == j->r->at[i].rows &&
+            !strcmp(j->r->at[t].kernel->name, against))
+            return t;
+    return j->r->count;
+}
+
+static void compare_kernels(struct judge *j)
+{
+    for (size_t i = 0; i < j->r->count; i++) {
+        size_t t = j->file[i] ? twin(j, i) : j->r->count;
+        if (t < j->r->count)
+            check(j, gpu_against_add(&j->observed[i], &j->observed[t], j->router->top_k,
+                                     j->router->experts, &j->r->at[i].against));
+    }
 }
 
 static void judge_layer(struct judge *j, size_t at)
@@ -260,16 +286,20 @@ static void judge_layer(struct judge *j, size_t at)
     gpu_layer_open(&j->layers, at, j->request->from_logits);
     const struct mr_layer *layer = &l->input.layer;
     size_t tokens = layer->logits.data ? layer->logits.rows : layer->hidden.rows;
+    struct gpu_replays *replays;
     certify(j, layer, tokens);
+    check(j, gpu_replays_new(layer, j->request->threads, &replays));
     for (size_t i = 0; i < j->r->count; i++) {
         if (!j->file[i]) continue;
         check(j, mr_observed_read(j->file[i], l->number, l->phase, j->router, tokens, UINT64_MAX,
                                   &j->observed[i], &found, &j->err));
         if (j->observed[i].ids.data) count_flips(j, &j->r->at[i], &j->observed[i]);
-        replay(j, l, i);
+        replay(j, replays, i);
     }
+    gpu_replays_free(replays);
     for (size_t g = 0; g < j->group_count; g++) verify_group(j, &j->group[g], l, at);
     count_bits(j, tokens);
+    compare_kernels(j);
     for (size_t i = 0; i < j->r->count; i++) mr_observed_free(&j->observed[i]);
     free(j->ids);
     free(j->certificate);
@@ -297,8 +327,8 @@ static void conclude_group(struct judge *j, struct group *g)
             gpu_result_fail(x, GPU_WRONG, "%llu of %llu rows fail", bad,
                             (unsigned long long)x->tally.rows);
         if (x->kernel->promises & MR_KERNEL_BATCH_INVARIANT && x->batch_bits > 0)
-            gpu_result_fail(x, GPU_FAULTY, "promises batch invariance, and %lld tokens depend on the "
-                            "number of rows or on their place", x->batch_bits);
+            gpu_result_fail(x, GPU_FAULTY, "promises batch invariance, and %lld tokens depend on "
+                            "the number of rows or on their place", x->batch_bits);
         if (x->logits_checked > x->logits_equal)
             gpu_result_fail(x, GPU_FAULTY, "%lld of %lld logits are not those of its arithmetic",
                             x->logits_checked - x->logits_equal, x->logits_checked);

@@ -33,7 +33,8 @@ static void usage(FILE *to)
     fputs("usage: moeref-gpu COMMAND [options]\n\n", to);
     for (int i = 0; i < COMMANDS; i++)
         fprintf(to, "  %-8s %s\n", commands[i].name, commands[i].summary);
-    fprintf(to, "  %-8s %s\n  %-8s %s\n", "help", "how a command is used", "version", "the version");
+    fprintf(to, "  %-8s %s\n", "help", "how a command is used");
+    fprintf(to, "  %-8s %s\n", "version", "the version");
     fputs("\n'moeref-gpu help COMMAND' teaches one with an example.\n"
           "Exit status: 0 fine, 1 a verdict that says wrong or not run, 2 usage, 3 bad input, 4 out "
           "of resources, or no GPU.\n", to);

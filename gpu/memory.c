@@ -18,8 +18,8 @@ static void guard_fill(unsigned char *guard)
     for (size_t i = 0; i < GPU_GUARD; i++) guard[i] = canary[i % 4];
 }
 
-/* FNV-1a (Fowler, Noll, Vo) over words of eight bytes: any write to an input changes it, but for one
- * in 2^64. */
+/* FNV-1a (Fowler, Noll, Vo) over words of eight bytes: any write to an input changes it, but for
+ * one in 2^64. */
 static uint64_t digest(const void *data, size_t bytes)
 {
     const unsigned char *p = data;

@@ -1,5 +1,5 @@
-/* Host memory, for kernels that run on the CPU. Pages that nobody may touch lie beyond the canaries:
- * a write further away ends the child with a signal, not another buffer's contents. */
+/* Host memory, for kernels that run on the CPU. Pages that nobody may touch lie beyond the
+ * canaries: a write further away ends the child with a signal, not another buffer's contents. */
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -17,8 +17,8 @@ static size_t rounded(size_t bytes)
 static enum mr_status host_allocate(size_t bytes, void **out, struct mr_error *err)
 {
     size_t inside = rounded(bytes);
-    char *p = mmap(NULL, inside + 2 * (size_t)NOBODY, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-                   -1, 0);
+    char *p = mmap(NULL, inside + 2 * (size_t)NOBODY, PROT_NONE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED || mprotect(p + NOBODY, inside, PROT_READ | PROT_WRITE))
         return mr_fail(err, MR_ERR_MEMORY, "%zu bytes of host memory: %s", bytes, strerror(errno));
     *out = p + NOBODY;

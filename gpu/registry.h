@@ -8,10 +8,10 @@
 #include "../ref/status.h"
 #include "harness.h"
 
-/* Opens a shared library and adds its kernels. MR_ERR_IO if it cannot be loaded, MR_ERR_FORMAT if it
- * exports no moeref_plugin, MR_ERR_UNSUPPORTED for another ABI version, MR_ERR_VALUE for a kernel
- * whose fields contradict each other or whose name is taken. Its code runs in this process: what a
- * library does while it is loaded is not contained. */
+/* Opens a shared library and adds its kernels. MR_ERR_IO if it cannot be loaded, MR_ERR_FORMAT
+ * if it exports no moeref_plugin, MR_ERR_UNSUPPORTED for another ABI version, MR_ERR_VALUE for a
+ * kernel whose fields contradict each other or whose name is taken. Its code runs in this
+ * process: what a library does while it is loaded is not contained. */
 enum mr_status gpu_plugin_load(const char *path, struct mr_error *err);
 /* Checks the built-in kernels as those of plugins are. */
 enum mr_status gpu_registry_check(struct mr_error *err);

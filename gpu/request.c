@@ -27,6 +27,8 @@ const char gpu_help_run[] =
     "  --kernel NAME     see 'moeref-gpu list'; all: every kernel\n"
     "  --rows LIST       row counts as in 1,6,96, or axis (default): where kernels change their\n"
     "                    minds, 1 to 8192\n"
+    "  --against NAME    runs that kernel, too, and compares the others' rows with its: the largest\n"
+    "                    difference of logits, rows with other bits, rows with other experts\n"
     "  --plugin F        adds the kernels of a shared library (gpu/harness.h); repeatable\n"
     "  --out DIR         keeps KERNEL.mROWS.safetensors, which 'moeref verify CASE --observed' judges\n"
     "  --from logits     start from the case's observed logits\n"
@@ -72,7 +74,7 @@ const char gpu_help_bench[] =
 enum {
     OPT_KERNEL = 256, OPT_ROWS, OPT_PLUGIN, OPT_OUT, OPT_FROM, OPT_LAYERS, OPT_PHASE, OPT_CAPTURE,
     OPT_SEED, OPT_TIMEOUT, OPT_LAUNCHES, OPT_THREADS, OPT_STRICT, OPT_JSON, OPT_REPEATS,
-    OPT_NO_CUPTI
+    OPT_NO_CUPTI, OPT_AGAINST
 };
 
 #define SHARED                                                                                   \
@@ -88,6 +90,7 @@ enum {
 
 static const struct option run_options[] = {
     SHARED, {"out", required_argument, NULL, OPT_OUT},
+    {"against", required_argument, NULL, OPT_AGAINST},
     {"launches", required_argument, NULL, OPT_LAUNCHES},
     {"threads", required_argument, NULL, OPT_THREADS}, {"strict", no_argument, NULL, OPT_STRICT},
     {0}};
@@ -110,6 +113,7 @@ static void take(struct gpu_request *r, int option)
         if (r->kernel) die(2, "%s: --kernel twice (all: every kernel)", name_of(r->command));
         r->kernel = optarg;
         break;
+    case OPT_AGAINST: r->against = optarg; break;
     case OPT_ROWS:
         if (gpu_rows_parse(optarg, &r->rows, &err)) die(2, "%s", err.text);
         r->rows_listed = strcmp(optarg, "axis") != 0;
@@ -168,6 +172,13 @@ void gpu_request_free(struct gpu_request *r)
     *r = (struct gpu_request){0};
 }
 
+static _Noreturn void no_kernel(const char *option, const char *name)
+{
+    char names[1024];
+    gpu_kernel_names(names, sizeof names);
+    die(2, "%s %s: no such kernel; known: %s", option, name, names);
+}
+
 static void check_kernel(const struct gpu_request *r)
 {
     const struct mr_kernel *k = gpu_kernel_find(r->kernel);
@@ -175,12 +186,9 @@ static void check_kernel(const struct gpu_request *r)
         die(4, "%s: there are no kernels: none is built in%s, and --plugin names none",
             name_of(r->command),
             gpu_built_with_cuda() ? "" : " (nvcc was missing when this was made)");
+    if (r->against && !gpu_kernel_find(r->against)) no_kernel("--against", r->against);
     if (!strcmp(r->kernel, "all")) return;
-    if (!k) {
-        char names[1024];
-        gpu_kernel_names(names, sizeof names);
-        die(2, "--kernel %s: no such kernel; known: %s", r->kernel, names);
-    }
+    if (!k) no_kernel("--kernel", r->kernel);
     for (size_t i = 0; i < r->rows.count && r->rows_listed; i++) {
         int m = r->rows.at[i];
         if (m >= k->min_rows && (!k->max_rows || m <= k->max_rows)) continue;
@@ -216,7 +224,8 @@ size_t gpu_request_kernels(const struct gpu_request *r, const struct mr_kernel *
 {
     size_t n = 0;
     for (size_t i = 0; i < gpu_kernel_count(); i++)
-        if (!strcmp(r->kernel, "all") || !strcmp(r->kernel, gpu_kernel_at(i)->name))
+        if (!strcmp(r->kernel, "all") || !strcmp(r->kernel, gpu_kernel_at(i)->name) ||
+            (r->against && !strcmp(r->against, gpu_kernel_at(i)->name)))
             out[n++] = gpu_kernel_at(i);
     return n;
 }

@@ -14,6 +14,7 @@ struct gpu_request {
     struct mr_case_options options;
     bool from_logits;
     const char *kernel;    /* a name, or "all" */
+    const char *against;   /* run: a kernel that all others are compared with; NULL: none */
     struct gpu_rows rows;
     bool rows_listed;      /* by number, not as the axis */
     const char *layers, *phase; /* NULL: all (bench: the first) */

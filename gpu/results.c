@@ -20,6 +20,7 @@ void gpu_result_init(struct gpu_result *r, const struct mr_kernel *kernel, int r
                              .unstable_rows = -1, .logits_checked = -1, .logits_equal = -1,
                              .pdl = -1, .cold = NAN, .cold_spread = NAN, .warm = NAN,
                              .warm_spread = NAN, .events_cold = NAN, .events_warm = NAN};
+    gpu_against_init(&r->against);
 }
 
 void gpu_result_fail(struct gpu_result *r, enum gpu_state state, const char *format, ...)
@@ -87,6 +88,16 @@ static json_t *logits(const struct gpu_result *r)
                      count(r->logits_equal));
 }
 
+static json_t *against_json(const struct gpu_result *r)
+{
+    const struct gpu_against *a = &r->against;
+    if (!a->rows) return json_null();
+    bool logits = !isnan(a->difference);
+    return json_pack("{s:I, s:o, s:o, s:o}", "rows", (json_int_t)a->rows, "logit_difference",
+                     number(a->difference), "bits", count(logits ? (long long)a->bits : -1), "sets",
+                     count(a->has_sets ? (long long)a->sets : -1));
+}
+
 static json_t *kernel_json(const struct gpu_result *r)
 {
     json_t *o = json_pack("{s:s, s:s, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "kernel",
@@ -104,6 +115,7 @@ static json_t *kernel_json(const struct gpu_result *r)
                               r->kernels ? json_integer(r->kernels) : json_null());
     json_object_update(o, timed);
     json_decref(timed);
+    json_object_set_new(o, "against", against_json(r));
     json_object_set_new(o, "status", json_string(gpu_state_name(r->state)));
     json_object_set_new(o, "reason", text(r->reason));
     return o;
@@ -131,9 +143,10 @@ json_t *gpu_results_json(const struct gpu_results *r)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < r->count; i++) json_array_append_new(list, kernel_json(&r->at[i]));
-    return json_pack("{s:{s:s}, s:s, s:o, s:o, s:o, s:o, s:s, s:o, s:o, s:o}", "moeref", "version",
-                     MR_VERSION, "command", r->command, "case",
+    return json_pack("{s:{s:s}, s:s, s:o, s:o, s:o, s:o, s:s, s:o, s:o, s:o, s:o}", "moeref",
+                     "version", MR_VERSION, "command", r->command, "case",
                      r->case_name ? json_string(r->case_name) : json_null(), "device",
                      text(r->device), "driver", text(r->driver), "cuda", text(r->cuda), "commit",
-                     gpu_commit, "seed", count(r->seed), "floor", floors_json(r), "kernels", list);
+                     gpu_commit, "seed", count(r->seed), "floor", floors_json(r), "against",
+                     r->against ? json_string(r->against) : json_null(), "kernels", list);
 }

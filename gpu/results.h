@@ -8,6 +8,7 @@
 
 #include "../ref/io/verify_report.h"
 #include "../ref/moeref.h"
+#include "against.h"
 #include "harness.h"
 
 /* Worst last. */
@@ -36,6 +37,7 @@ struct gpu_result {
     long long batch_flips, batch_bits;
     long long unstable_rows;
     long long logits_checked, logits_equal; /* by their arithmetic's replay; -1: no sum declared */
+    struct gpu_against against; /* the kernel that others are compared with, at this row count */
     char worst[MR_FINDING_TEXT + 160]; /* the worst row, as a sentence; "" */
 
     /* bench; NAN: not measured. */
@@ -54,6 +56,7 @@ enum { GPU_FLOORS = 3 };
 
 struct gpu_results {
     const char *command, *case_name;
+    const char *against; /* NULL: none */
     char device[256], driver[64], cuda[32]; /* "": no device was used */
     long seed;                              /* -1: none */
     size_t count;

@@ -54,20 +54,43 @@ static void print_reasons(const struct gpu_results *r, FILE *to)
     if (any) fputc('\n', to);
 }
 
+/* Lines, and what their replays say of all row counts in a row that share one. */
 static void print_arithmetics(const struct gpu_results *r, FILE *to)
+{
+    bool any = false;
+    for (size_t i = 0, next; i < r->count; i = next) {
+        const struct gpu_result *x = &r->at[i];
+        long long checked = 0, equal = 0;
+        for (next = i; next < r->count && r->at[next].kernel == x->kernel &&
+                       !strcmp(r->at[next].arith, x->arith); next++) {
+            if (r->at[next].logits_checked < 0) continue;
+            checked += r->at[next].logits_checked;
+            equal += r->at[next].logits_equal;
+        }
+        if (!x->arith[0]) continue;
+        if (!any) fputs("\narithmetic, from that row count on:\n", to);
+        any = true;
+        fprintf(to, "  %s, %d: %s", x->kernel->name, x->rows, x->arith);
+        if (checked) fprintf(to, "  (%lld of %lld logits equal it bit for bit)", equal, checked);
+        fputc('\n', to);
+    }
+}
+
+static void print_against(const struct gpu_results *r, int width, FILE *to)
 {
     bool any = false;
     for (size_t i = 0; i < r->count; i++) {
         const struct gpu_result *x = &r->at[i];
-        const struct gpu_result *before = i ? &r->at[i - 1] : NULL;
-        if (!x->arith[0] || x->state == GPU_UNSUPPORTED) continue;
-        if (before && before->kernel == x->kernel && !strcmp(before->arith, x->arith)) continue;
-        if (!any) fputs("\narithmetic, from that row count on:\n", to);
+        const struct gpu_against *a = &x->against;
+        if (!a->rows) continue;
+        if (!any)
+            fprintf(to, "\nagainst %s, row by row:\n%-*s %5s %9s %12s %10s %10s\n", r->against,
+                    width, "kernel", "rows", "compared", "logits off", "other bits", "other sets");
         any = true;
-        fprintf(to, "  %s, %d: %s", x->kernel->name, x->rows, x->arith);
-        if (x->logits_checked >= 0)
-            fprintf(to, "  (logits: %lld of %lld bits equal its line)", x->logits_equal,
-                    x->logits_checked);
+        fprintf(to, "%-*s %5d %9llu", width, x->kernel->name, x->rows, (unsigned long long)a->rows);
+        if (isnan(a->difference)) fprintf(to, " %12s %10s", "-", "-");
+        else fprintf(to, " %12.3g %10llu", a->difference, (unsigned long long)a->bits);
+        print_count(to, 10, a->has_sets ? (long long)a->sets : -1);
         fputc('\n', to);
     }
 }
@@ -109,6 +132,7 @@ void gpu_print_run(const struct gpu_results *r, bool verbose, FILE *to)
         if (r->at[i].state != GPU_UNSUPPORTED) print_run_row(r, &r->at[i], width, to);
     print_reasons(r, to);
     print_arithmetics(r, to);
+    print_against(r, width, to);
     bool any = false;
     for (size_t i = 0; i < r->count; i++) {
         const struct gpu_result *x = &r->at[i];

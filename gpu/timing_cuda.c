@@ -1,9 +1,9 @@
 /* Times a graph of work, cold and warm (DESIGN section 8).
  *
- * A sample is one replay of the graph. Cold: a kernel before it, in the same stream, reads more than
- * twice the L2; the edge between them is an ordinary one, so no part of the graph begins before the
- * flush has ended. The host enqueues flush, events and replay while the flush before still runs:
- * what is timed never waits for the host. Warm: replays follow each other. */
+ * A sample is one replay of the graph. Cold: a kernel before it, in the same stream, reads more
+ * than twice the L2; the edge between them is an ordinary one, so no part of the graph begins
+ * before the flush has ended. The host enqueues flush, events and replay while the flush before
+ * still runs: what is timed never waits for the host. Warm: replays follow each other. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -117,7 +117,8 @@ static enum mr_status sample(cudaGraphExec_t graph, cudaStream_t stream, bool co
     enum mr_status status = MR_OK;
     if (rig.cupti) gpu_cupti_take(&span); /* what was before */
     for (int done = 0; done < all && !status; done += PIECE)
-        status = piece(graph, stream, cold, all - done < PIECE ? all - done : PIECE, us + done, err);
+        status = piece(graph, stream, cold, all - done < PIECE ? all - done : PIECE, us + done,
+                       err);
     if (rig.cupti && !status) n = gpu_cupti_take(&span);
     *by_cupti = n == all;
     for (int i = 0; i < repeats && !status; i++)

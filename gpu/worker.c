@@ -115,7 +115,8 @@ static enum mr_status run_layer(struct worker *w, struct gpu_layer *l, struct gp
     return status;
 }
 
-/* What to call the arithmetic: the kernel's line, and the rounding of logits that were made for it. */
+/* What to call the arithmetic: the kernel's line, and the rounding of logits that were made for
+ * it. */
 static void name_arith(struct worker *w, const struct gpu_inputs *given)
 {
     const char *word = given->given_type == MR_KERNEL_BF16 ? "bf16-logits" : "fp16-logits";
@@ -201,8 +202,9 @@ static bool run_rows(struct worker *w, int rows)
     gpu_child_say_rows("rows", rows, NULL);
     if (rows < k->min_rows || (k->max_rows && rows > k->max_rows)) {
         char text[96];
-        snprintf(text, sizeof text, k->max_rows ? "serves %d to %d rows" : "serves %d rows and more",
-                 k->min_rows, k->max_rows);
+        snprintf(text, sizeof text,
+                 k->max_rows ? "serves %d to %d rows" : "serves %d rows and more", k->min_rows,
+                 k->max_rows);
         gpu_child_say_rows("unsupported", rows, text);
         return true;
     }

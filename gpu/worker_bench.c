@@ -122,8 +122,9 @@ static bool served(struct worker *w, int rows)
     char text[256] = "";
     w->problem.rows = rows;
     if (rows < k->min_rows || (k->max_rows && rows > k->max_rows))
-        snprintf(text, sizeof text, k->max_rows ? "serves %d to %d rows" : "serves %d rows and more",
-                 k->min_rows, k->max_rows);
+        snprintf(text, sizeof text,
+                 k->max_rows ? "serves %d to %d rows" : "serves %d rows and more", k->min_rows,
+                 k->max_rows);
     else if (!k->supports ||
              k->supports(&w->problem, (struct mr_kernel_why){text, sizeof text}))
         return true;

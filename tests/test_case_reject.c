@@ -141,6 +141,8 @@ static const struct {
      {"e_score_correction_bias"}},
     {GATE("1") " BF16 4 8;" BIAS("1") " F32 5 0;", MLP("a", "1") "gate.input BF16 3 8;",
      MR_ERR_SHAPE, {"correction_bias", "[4]", "[5]"}},
+    {GATE("1") " BF16 4 8;" BIAS("1") " F32 3 0;", MLP("a", "1") "gate.input BF16 3 8;",
+     MR_ERR_SHAPE, {"correction_bias", "[4]", "[3]"}},
     {GATE("1") " BF16 4 8;" BIAS("1") " F64 4 0;", MLP("a", "1") "gate.input BF16 3 8;",
      MR_ERR_DTYPE, {"correction_bias", "F64"}},
     {GATE("1") " BF16 4 8;" BIAS("1") " F32 4 0;",

@@ -1,5 +1,5 @@
-/* Bad arguments, plugins and cases of moeref-gpu, and machines without a GPU: one clear line, and the
- * exit status of DESIGN section 4. */
+/* Bad arguments, plugins and cases of moeref-gpu, and machines without a GPU: one clear line,
+ * and the exit status of DESIGN section 4. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,6 +46,8 @@ START_TEST(reject_arguments)
         {{"run", TOY, "--kernel", "all", "--json", "/nowhere/f"}, 3, {"/nowhere/f", NULL}},
         {{"run", TOY, "--kernel", "all"}, 4, {"no kernels", "nvcc was missing"}},
         {{"run", TOY, "--kernel", "cublas", "--plugin", right}, 2, {"no such kernel", "topk_bf16"}},
+        {{"run", TOY, "--kernel", "topk", "--against", "pair", "--plugin", right}, 2,
+         {"--against pair: no such kernel", "topk_bf16"}},
         {{"run", TOY, "--kernel", "plain_8", "--plugin", right, "--rows", "4,9"}, 2,
          {"--rows 9", "plain_8 serves 1 to 8 rows"}},
         {{"run", TOY, "--kernel", "topk", "--plugin", right, "--seed", "3"}, 2,
@@ -68,7 +70,7 @@ START_TEST(reject_arguments)
         {{"probe", "--experts", "0"}, 2, {"--experts 0", NULL}},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        gpu_run(bad[i].arguments);
+        gpu_run("moeref-gpu", bad[i].arguments);
         gpu_refused(bad[i].status, bad[i].words[0], bad[i].words[1]);
     }
     gpu("");

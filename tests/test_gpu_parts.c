@@ -54,7 +54,8 @@ START_TEST(verify_canaries)
         long at;
         const char *words;
     } write[] = {{100, "behind x, from 0 after"}, {100 + GPU_GUARD - 1, "behind x"},
-                 {-1, "before x, the nearest 1 before"}, {-GPU_GUARD, "before x"}, {50, ""}, {99, ""}};
+                 {-1, "before x, the nearest 1 before"}, {-GPU_GUARD, "before x"}, {50, ""},
+                 {99, ""}};
     struct gpu_buffer b;
     struct mr_error err;
     char fault[200], values[100] = {0};

@@ -1,4 +1,5 @@
-/* moeref-gpu run with plugins on the CPU: from a kernel to files, verdicts, JSON and exit status. */
+/* moeref-gpu run with plugins on the CPU: from a kernel to files, verdicts, JSON and exit
+ * status. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,8 +12,8 @@ Suite *suite_gpu_run(void);
 
 #define ENTRY "kernel family rows arith verdicts flips bit_changes batch_flips batch_bits " \
               "unstable_rows logits us_cold us_warm spread spread_warm events_cold events_warm " \
-              "method pdl launches status reason"
-#define TOP "moeref command case device driver cuda commit seed floor kernels"
+              "method pdl launches against status reason"
+#define TOP "moeref command case device driver cuda commit seed floor against kernels"
 #define MLP "p.model.layers.0.mlp."
 
 static const char *observed(const char *kernel, int rows)
@@ -27,7 +28,9 @@ static void same_verdicts(const json_t *entry, const char *kernel, int rows)
 {
     static const char *const name[] = {"exact", "tie", "rounding", "undecided", "wrong",
                                        "malformed", "nonfinite"};
-    cli("verify", cli_at("case.json"), "--observed", observed(kernel, rows), "--json", "-");
+    const char *line = gpu_word(entry, "arith");
+    cli("verify", cli_at("case.json"), "--observed", observed(kernel, rows), "--arith",
+        line[0] ? line : "fp32", "--json", "-");
     json_t *doc = cli_json();
     for (int i = 0; i < 7; i++)
         ck_assert_int_eq(json_integer_value(json_object_get(json_object_get(doc, "verdicts"),
@@ -57,6 +60,12 @@ START_TEST(verify_right_kernels)
             ck_assert_int_eq(gpu_int(entry, "batch_bits"), 0);
             ck_assert_int_eq(gpu_int(entry, "unstable_rows"), 0);
             ck_assert_int_eq(gpu_int(entry, "flips"), k == 3 ? -1 : 0);
+            json_t *logits = json_object_get(entry, "logits");
+            ck_assert_int_eq(json_is_null(logits), k > 0);
+            if (k == 0) {
+                ck_assert_int_eq(gpu_int(logits, "checked"), launches * rows[m] * CLI_EXPERTS);
+                ck_assert_int_eq(gpu_int(logits, "equal"), launches * rows[m] * CLI_EXPERTS);
+            }
             same_verdicts(entry, kernel[k], rows[m]);
         }
     ck_assert_int_eq(gpu_int(gpu_entry(doc, "plain", 1), "bit_changes"), -1);
@@ -152,6 +161,12 @@ START_TEST(verify_faulty_kernels)
         ck_assert_msg(!strcmp(gpu_word(entry, "status"), faults[i].fine), "%s, 1 row: %s",
                       faults[i].kernel, gpu_word(entry, "status"));
     }
+    json_t *logits = json_object_get(gpu_entry(doc, "other_line", 6), "logits");
+    ck_assert_int_eq(gpu_int(logits, "checked"), 12 * CLI_EXPERTS);
+    ck_assert_int_lt(gpu_int(logits, "equal"), 12 * CLI_EXPERTS - 12);
+    ck_assert_ptr_nonnull(strstr(gpu_word(gpu_entry(doc, "other_line", 6), "reason"),
+                                 "logits are not those of its arithmetic"));
+    ck_assert_str_eq(gpu_word(gpu_entry(doc, "other_line", 4), "status"), "ok");
     ck_assert_int_gt(gpu_verdict(gpu_entry(doc, "no_bias", 4), "malformed"), 0);
     ck_assert_int_eq(gpu_verdict(gpu_entry(doc, "holes", 4), "nonfinite"), 3);
     ck_assert_int_eq(gpu_int(gpu_entry(doc, "unstable", 4), "unstable_rows"), 3);
@@ -173,7 +188,8 @@ START_TEST(verify_batch_bits)
         const json_t *entry = gpu_entry(doc, kernel[_i], rows[m]);
         bool other = rows[m] > 4;
         ck_assert_str_eq(gpu_word(entry, "status"), other && _i ? "faulty" : "ok");
-        ck_assert_int_eq(gpu_int(entry, "bit_changes"), m == 0 ? -1 : rows[m] == 6 ? CLI_TOKENS : 0);
+        ck_assert_int_eq(gpu_int(entry, "bit_changes"),
+                         m == 0 ? -1 : rows[m] == 6 ? CLI_TOKENS : 0);
         ck_assert_int_eq(gpu_int(entry, "batch_bits"), other ? CLI_TOKENS : 0);
         ck_assert_int_eq(gpu_int(entry, "batch_flips"), 0);
         ck_assert_int_eq(gpu_int(entry, "flips"), 0);
@@ -207,8 +223,8 @@ END_TEST
 
 START_TEST(verify_given_up)
 {
-    gpu("run", cli_at("case.json"), "--kernel", "always", "--plugin", gpu_plugin("deadly"), "--json",
-        "-");
+    gpu("run", cli_at("case.json"), "--kernel", "always", "--plugin", gpu_plugin("deadly"),
+        "--json", "-");
     ck_assert_int_eq(cli_last.status, 1);
     json_t *doc = cli_json();
     ck_assert_ptr_nonnull(strstr(gpu_word(gpu_entry(doc, "always", 4), "reason"), "signal 9"));
@@ -237,7 +253,8 @@ END_TEST
 
 START_TEST(verify_from_logits)
 {
-    gpu("run", "cases/toy.json", "--kernel", "all", "--plugin", gpu_plugin("right"), "--rows", "1,3");
+    gpu("run", "cases/toy.json", "--kernel", "all", "--plugin", gpu_plugin("right"), "--rows",
+        "1,3");
     ck_assert_int_eq(cli_last.status, 0);
     ck_assert_ptr_nonnull(strstr(cli_last.out, "unsupported: plain: takes hidden states, and the "
                                                "case starts from logits: rows 1,3\n"));
@@ -265,6 +282,28 @@ START_TEST(verify_launches)
 }
 END_TEST
 
+/* Above 4 rows `batch` adds in reverse: other bits than at the same rows of `holes`, which is right
+ * in its logits, and the same experts. */
+START_TEST(verify_against)
+{
+    gpu("run", cli_at("case.json"), "--kernel", "batch", "--against", "holes", "--plugin",
+        gpu_plugin("faulty"), "--rows", "4,6", "--json", cli_at("out.json"));
+    ck_assert_ptr_nonnull(strstr(cli_last.out, "\nagainst holes, row by row:\n"));
+    json_t *doc = cli_json_file(cli_at("out.json"));
+    ck_assert_str_eq(gpu_word(doc, "against"), "holes");
+    ck_assert(json_is_null(json_object_get(gpu_entry(doc, "holes", 4), "against")));
+    for (int rows = 4; rows <= 6; rows += 2) {
+        const json_t *a = json_object_get(gpu_entry(doc, "batch", rows), "against");
+        double off = json_real_value(json_object_get(a, "logit_difference"));
+        ck_assert_int_eq(gpu_int(a, "rows"), 12);
+        ck_assert_int_eq(gpu_int(a, "bits"), rows == 4 ? 0 : 12);
+        ck_assert_int_eq(gpu_int(a, "sets"), 0);
+        ck_assert(rows == 4 ? off == 0 : off > 0 && off < 1e-5);
+    }
+    json_decref(doc);
+}
+END_TEST
+
 Suite *suite_gpu_run(void)
 {
     Suite *s = suite_create("gpu_run");
@@ -280,6 +319,7 @@ Suite *suite_gpu_run(void)
     tcase_add_loop_test(c, corroborate_captures, 0, 2);
     tcase_add_test(c, verify_from_logits);
     tcase_add_test(c, verify_launches);
+    tcase_add_test(c, verify_against);
     suite_add_tcase(s, c);
     return s;
 }

@@ -56,7 +56,8 @@ static size_t compare(const struct mma_case *m, const char *what, uint64_t *s)
     for (size_t r = 0; r < m->rows; r++) {
         for (size_t c = 0; c < m->cols; c++) {
             size_t at = r * m->cols + c;
-            uint32_t want = mma_case_reference(m, r, c, begin, end, order, from_zero ? 0 : m->c[at]);
+            uint32_t want =
+                mma_case_reference(m, r, c, begin, end, order, from_zero ? 0 : m->c[at]);
             ck_assert_msg(d[at] == want,
                           "%s, %s: row %zu, column %zu, [%zu, %zu)%s: %08x, reference %08x",
                           m->mma->name, what, r, c, begin, end, order ? " in another order" : "",
@@ -79,13 +80,13 @@ START_TEST(corroborate_loops_and_reference)
     size_t wanted = is_long() ? 34000000 : 400000;
     uint64_t s = 17 + (uint64_t)_i;
     while (steps < wanted) {
-        for (int class = 0; class < MMA_CLASSES; class++) {
+        for (int class = 0; class < MMA_CLASSES; class ++) {
             /* Every class meets every row in time; the rows of GEMMs in use more often. */
             const struct mr_mma *mma = rows[mma_below(&s, (uint32_t)n)];
             if (mma_below(&s, 2)) mma = mr_mma_find("hopper-bf16", 11);
             struct mma_case m;
             size_t r = 1 + mma_below(&s, 9), c = 1 + mma_below(&s, 70), k = 1 + mma_below(&s, 130);
-            mma_case_make(&m, mma, (enum mma_class)class, r, c, k, &s);
+            mma_case_make(&m, mma, (enum mma_class) class, r, c, k, &s);
             steps += compare(&m, mma_class_names[class], &s);
             mma_case_free(&m);
         }
@@ -103,9 +104,9 @@ START_TEST(corroborate_every_row)
     ck_assert_uint_lt(n, MOST);
     uint64_t s = 5;
     for (size_t i = 0; i < n; i++) {
-        for (int class = 0; class < MMA_CLASSES; class++) {
+        for (int class = 0; class < MMA_CLASSES; class ++) {
             struct mma_case m;
-            mma_case_make(&m, rows[i], (enum mma_class)class, 3, 35, 70, &s);
+            mma_case_make(&m, rows[i], (enum mma_class) class, 3, 35, 70, &s);
             compare(&m, mma_class_names[class], &s);
             mma_case_free(&m);
         }
@@ -118,15 +119,21 @@ END_TEST
 START_TEST(verify_loops_are_used)
 {
     if (!set_isa(_i)) return;
-    static const char *const names[] = {"hopper-bf16", "ampere-tf32", "hopper-e4m3",
-                                        "volta-fp16-fp16", "hopper-mma-e5m2",
-                                        "hopper-mma-e4m3-fp16", "blackwell-mx-e4m3-e2m1"};
+    static const char *const names[] = {"hopper-bf16",
+                                        "ampere-tf32",
+                                        "hopper-e4m3",
+                                        "volta-fp16-fp16",
+                                        "hopper-mma-e5m2",
+                                        "hopper-mma-e4m3-fp16",
+                                        "blackwell-mx-e4m3-e2m1",
+                                        "blackwell-mxf4",
+                                        "blackwell-nvf4"};
     uint64_t s = 3;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         for (int class = MMA_NORMAL; class <= MMA_ZEROS; class += MMA_ZEROS - MMA_NORMAL) {
             struct mma_case m;
             const struct mr_mma *mma = mr_mma_find(names[i], strlen(names[i]));
-            mma_case_make(&m, mma, (enum mma_class)class, 8, 40, 100, &s);
+            mma_case_make(&m, mma, (enum mma_class) class, 8, 40, 100, &s);
             size_t before = mr_mma_chain_fallbacks();
             compare(&m, mma_class_names[class], &s);
             /* A sum that fp16 rounds to zero, or E below -100 of one small product, is rare. */
@@ -200,8 +207,11 @@ START_TEST(verify_runs_and_threads)
     memcpy(parts, m.c, sizeof parts);
     for (size_t at = 0; at < K; at += 64) chain(packed, &m, at, at + 64, parts, parts);
     ck_assert_mem_eq(parts, whole, sizeof whole);
-    chain(packed, &m, 16, 16, m.c, parts); /* nothing */
+    uint32_t kept = m.c[5];
+    m.c[5] = 0x7f800123;
+    chain(packed, &m, 16, 16, m.c, parts); /* nothing, not even to a NaN */
     ck_assert_mem_eq(parts, m.c, sizeof parts);
+    m.c[5] = kept;
 #pragma omp parallel for schedule(dynamic) num_threads(4)
     for (int r = 0; r < R; r++) {
         struct mr_mma_operand row = mma_case_a(&m);
@@ -229,8 +239,7 @@ START_TEST(verify_pitch_and_alignment)
     struct mr_mma_packed *packed;
     ck_assert_int_eq(mr_mma_pack(mma, &b, NULL, &packed, NULL), MR_OK);
     chain(packed, &m, 0, K, NULL, want);
-    for (size_t r = 0; r < R; r++)
-        memcpy(bytes + 1 + 2 * r * PITCH, m.packed_a + 2 * r * K, 2 * K);
+    for (size_t r = 0; r < R; r++) memcpy(bytes + 1 + 2 * r * PITCH, m.packed_a + 2 * r * K, 2 * K);
     a.data = bytes + 1;
     a.pitch = PITCH;
     ck_assert_int_eq(mr_mma_chain(packed, &a, 0, K, NULL, got, NULL), MR_OK);

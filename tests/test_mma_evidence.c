@@ -122,10 +122,8 @@ static void read_block(const struct recorded *r, size_t class_index, struct bloc
     read_words(&b, class_index * MMA_COLS * pitch, MMA_COLS * pitch, set->b, all.b);
     read_words(&c, class_index * OUTPUTS, OUTPUTS, set->c, out->c);
     read_words(&d, class_index * OUTPUTS, OUTPUTS, set->c, out->d);
-    for (size_t i = 0; i < MMA_ROWS; i++)
-        memcpy(out->a + i * r->k, all.a + i * pitch, r->k * 4);
-    for (size_t j = 0; j < MMA_COLS; j++)
-        memcpy(out->b + j * r->k, all.b + j * pitch, r->k * 4);
+    for (size_t i = 0; i < MMA_ROWS; i++) memcpy(out->a + i * r->k, all.a + i * pitch, r->k * 4);
+    for (size_t j = 0; j < MMA_COLS; j++) memcpy(out->b + j * r->k, all.b + j * pitch, r->k * 4);
     if (r->no_c) memset(out->c, 0, sizeof out->c);
 }
 
@@ -323,9 +321,12 @@ static bool rule_of_row(const struct mr_mma *mma, struct oracle_rule *rule)
 {
     if (mma->form != MR_MMA_PLAIN && mma->form != MR_MMA_BY_FP16) return false;
     *rule = (struct oracle_rule){mma->form == MR_MMA_PLAIN ? ORACLE_FUSED : ORACLE_BY_FP16,
-                                 mma->terms, mma->fraction,
-                                 mma->rounding == MR_MMA_RZ_E8M13 ? 13 : 23, mma->e_zero,
-                                 !mma->signed_zero, false};
+                                 mma->terms,
+                                 mma->fraction,
+                                 mma->rounding == MR_MMA_RZ_E8M13 ? 13 : 23,
+                                 mma->e_zero,
+                                 !mma->signed_zero,
+                                 false};
     return true;
 }
 

@@ -44,21 +44,19 @@ static struct mr_mma_group group(const char *name)
     ck_assert_int_eq(sscanf(name, "%7[^.].%7[^.].%7s", gpu, format, output), 3);
     snprintf(d, sizeof d, "d_%s", output);
     const void *a = part("a", k);
-    return (struct mr_mma_group){gpu, format, output, (size_t)k[0], (size_t)k[1], a,
-                                 part("b", NULL), part("c", NULL), part(d, NULL)};
+    return (struct mr_mma_group){gpu, format,          output,          (size_t)k[0], (size_t)k[1],
+                                 a,   part("b", NULL), part("c", NULL), part(d, NULL)};
 }
 
 static const char *const names[] = {
-    "H200.bf16.fp32", "H200.fp16.fp32", "H200.fp16.fp16", "H200.tf32.fp32",
-    "H200.E4M3.fp32", "H200.E5M2.fp32", "H200.E4M3.fp16", "H200.E5M2.fp16",
-    "B200.bf16.fp32", "B200.fp16.fp32", "B200.fp16.fp16", "B200.tf32.fp32",
-    "B200.E4M3.fp32", "B200.E5M2.fp32", "B200.E4M3.fp16", "B200.E5M2.fp16",
-    "V100.fp16.fp32", "V100.fp16.fp16", "A100.bf16.fp32", "A100.fp16.fp32",
-    "A100.fp16.fp16", "A100.tf32.fp32", "A2.bf16.fp32",   "A2.fp16.fp32",
-    "A2.fp16.fp16",   "A2.tf32.fp32",   "Ada.bf16.fp32",  "Ada.fp16.fp32",
-    "Ada.fp16.fp16",  "Ada.tf32.fp32",  "Ada.E4M3.fp32",  "Ada.E5M2.fp32",
-    "Ada.E4M3.fp16",  "Ada.E5M2.fp16",  "L40S.bf16.fp32", "L40S.fp16.fp32",
-    "L40S.fp16.fp16", "L40S.tf32.fp32", "L40S.E4M3.fp32", "L40S.E5M2.fp32"};
+    "H200.bf16.fp32", "H200.fp16.fp32", "H200.fp16.fp16", "H200.tf32.fp32", "H200.E4M3.fp32",
+    "H200.E5M2.fp32", "H200.E4M3.fp16", "H200.E5M2.fp16", "B200.bf16.fp32", "B200.fp16.fp32",
+    "B200.fp16.fp16", "B200.tf32.fp32", "B200.E4M3.fp32", "B200.E5M2.fp32", "B200.E4M3.fp16",
+    "B200.E5M2.fp16", "V100.fp16.fp32", "V100.fp16.fp16", "A100.bf16.fp32", "A100.fp16.fp32",
+    "A100.fp16.fp16", "A100.tf32.fp32", "A2.bf16.fp32",   "A2.fp16.fp32",   "A2.fp16.fp16",
+    "A2.tf32.fp32",   "Ada.bf16.fp32",  "Ada.fp16.fp32",  "Ada.fp16.fp16",  "Ada.tf32.fp32",
+    "Ada.E4M3.fp32",  "Ada.E5M2.fp32",  "Ada.E4M3.fp16",  "Ada.E5M2.fp16",  "L40S.bf16.fp32",
+    "L40S.fp16.fp32", "L40S.fp16.fp16", "L40S.tf32.fp32", "L40S.E4M3.fp32", "L40S.E5M2.fp32"};
 enum { NAMES = sizeof names / sizeof *names };
 
 START_TEST(validate_recorded_steps)
@@ -154,7 +152,8 @@ START_TEST(reject_unknown_groups)
     struct mr_error err = {{0}};
     g.gpu = "T4";
     ck_assert_int_eq(mr_mma_group_replay(&g, &r, &err), MR_ERR_UNSUPPORTED);
-    ck_assert_str_eq(err.text, "T4.bf16: unknown GPU (known: V100 A100 A2 Ada L40S H100 H200 B200)");
+    ck_assert_str_eq(err.text,
+                     "T4.bf16: unknown GPU (known: V100 A100 A2 Ada L40S H100 H200 B200)");
     g.gpu = "B200";
     g.format = "e4m3";
     ck_assert_int_eq(mr_mma_group_replay(&g, &r, &err), MR_ERR_UNSUPPORTED);
@@ -189,8 +188,7 @@ START_TEST(reject_values_outside_of_the_format)
     ck_assert_int_eq(mr_mma_group_replay(&g, &r, &err), MR_OK);
     a[32 + 5] = 0x43e80000; /* 464 */
     ck_assert_int_eq(mr_mma_group_replay(&g, &r, &err), MR_ERR_VALUE);
-    ck_assert_str_eq(err.text,
-                     "H200.E4M3.a: row 1, column 5: 464 (0x43e80000) is no e4m3 number");
+    ck_assert_str_eq(err.text, "H200.E4M3.a: row 1, column 5: 464 (0x43e80000) is no e4m3 number");
     a[32 + 5] = 0;
     d[0] |= 1;
     ck_assert_int_eq(mr_mma_group_replay(&g, &r, &err), MR_ERR_VALUE);

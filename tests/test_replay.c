@@ -1,5 +1,5 @@
-/* The replay engine against slow_sum.c, over shapes, kinds of numbers, instruction sets, threads and
- * row blocks. */
+/* The replay engine against slow_sum.c, over shapes, kinds of numbers, instruction sets, threads
+ * and row blocks. */
 #include <check.h>
 #include <math.h>
 #include <stdio.h>
@@ -25,6 +25,8 @@ enum { TOKENS = 5, EXPERTS = 70, MOST = 300 };
 
 struct problem {
     size_t n;
+    bool stored_bf16; /* the operands, of 8 significand bits, are stored so */
+    uint16_t x16[TOKENS * MOST], w16[EXPERTS * MOST];
     float x[TOKENS * MOST], w[EXPERTS * MOST], bias[EXPERTS];
     float x_scale[TOKENS * MOST], w_scale[EXPERTS * MOST];
 };
@@ -43,13 +45,18 @@ static void fill(uint64_t *seed, struct problem *p, enum slow_class class, bool 
     slow_fill(seed, SLOW_NORMAL, 24, p->bias, EXPERTS);
     slow_fill(seed, SLOW_NORMAL, 24, p->x_scale, TOKENS * p->n);
     slow_fill(seed, SLOW_NORMAL, 24, p->w_scale, EXPERTS * p->n);
-    if (!fp16) return;
-    for_fp16(p->x, TOKENS * p->n);
-    for_fp16(p->w, EXPERTS * p->n);
+    if (fp16) for_fp16(p->x, TOKENS * p->n);
+    if (fp16) for_fp16(p->w, EXPERTS * p->n);
+    p->stored_bf16 = bits == 8 && oracle_random(seed) % 2;
+    for (size_t i = 0; i < TOKENS * p->n; i++) p->x16[i] = (uint16_t)(slow_bits(p->x[i]) >> 16);
+    for (size_t i = 0; i < EXPERTS * p->n; i++) p->w16[i] = (uint16_t)(slow_bits(p->w[i]) >> 16);
 }
 
 static struct mr_gemm gemm_of(const struct problem *p)
 {
+    if (p->stored_bf16)
+        return (struct mr_gemm){.hidden = {p->x16, MR_BF16, TOKENS, p->n},
+                                .gate = {p->w16, MR_BF16, EXPERTS, p->n}};
     return (struct mr_gemm){.hidden = {p->x, MR_F32, TOKENS, p->n},
                             .gate = {p->w, MR_F32, EXPERTS, p->n}};
 }
@@ -68,21 +75,19 @@ static size_t scale_tiles(const struct mr_sum_shape *s, size_t n)
 
 static float rounded(const struct mr_arith *a, float v)
 {
-    if (a->logits == MR_TYPE_BF16)
-        v = mr_bf16_decode(mr_bf16_encode(v, MR_RNE, MR_OVERFLOW_IEEE));
-    if (a->logits == MR_TYPE_FP16)
-        v = mr_fp16_decode(mr_fp16_encode(v, MR_RNE, MR_OVERFLOW_IEEE));
+    if (a->logits == MR_TYPE_BF16) v = mr_bf16_decode(mr_bf16_encode(v, MR_RNE, MR_OVERFLOW_IEEE));
+    if (a->logits == MR_TYPE_FP16) v = mr_fp16_decode(mr_fp16_encode(v, MR_RNE, MR_OVERFLOW_IEEE));
     return v;
 }
 
-static void check_problem(const struct problem *p, const struct mr_arith *a, bool bias)
+static void check_problem(const struct problem *p, const struct mr_arith *a, bool bias, bool scaled)
 {
     struct mr_gemm gemm = gemm_of(p);
     struct mr_replay *replay;
     struct mr_error err = {{0}};
     float out[TOKENS * EXPERTS];
     char text[MR_ARITH_TEXT];
-    size_t tiles = scale_tiles(&a->sum, p->n);
+    size_t tiles = scaled ? scale_tiles(&a->sum, p->n) : 0;
     mr_arith_print(a, text, sizeof text);
     if (bias) gemm.gate_bias = p->bias;
     if (tiles) gemm.hidden_scale = p->x_scale, gemm.gate_scale = p->w_scale;
@@ -93,8 +98,8 @@ static void check_problem(const struct problem *p, const struct mr_arith *a, boo
             float scale[MOST];
             for (size_t i = 0; i < tiles; i++)
                 scale[i] = p->x_scale[t * tiles + i] * p->w_scale[e * tiles + i];
-            float want = slow_sum(&a->sum, p->x + t * p->n, p->w + e * p->n, p->n,
-                                  tiles ? scale : NULL);
+            float want =
+                slow_sum(&a->sum, p->x + t * p->n, p->w + e * p->n, p->n, tiles ? scale : NULL);
             if (bias) want += p->bias[e];
             want = rounded(a, want);
             uint32_t got = slow_bits(out[t * EXPERTS + e]);
@@ -121,7 +126,7 @@ START_TEST(corroborate_engine)
         slow_shape(&seed, p.n, 3, instructions, &a.sum);
         bool fp16 = a.sum.leaf == MR_LEAF_MMA, wide = !fp16 && i % 3 == 0;
         fill(&seed, &p, (enum slow_class)(i % SLOW_CLASSES), fp16, wide ? 24 : 8);
-        check_problem(&p, &a, i % 5 == 0);
+        check_problem(&p, &a, i % 5 == 0, i % 2);
     }
 }
 END_TEST
@@ -136,7 +141,7 @@ START_TEST(corroborate_fused_operation)
     for (int i = 0; i < 200; i++) {
         p.n = 1 + oracle_random(&seed) % 12;
         fill(&seed, &p, (enum slow_class)(i % SLOW_CLASSES), false, 24);
-        check_problem(&p, &a, false);
+        check_problem(&p, &a, false, false);
     }
 }
 END_TEST
@@ -182,8 +187,9 @@ START_TEST(verify_row_blocks)
 {
     enum { ROWS = 70, N = 130, EX = 33 };
     static float x[ROWS * N], w[EX * N], all[ROWS * EX], some[ROWS * EX];
-    static const char *const lines[] = {"fma/deal:6x8", "mul-add/even:7:reverse", "hopper-bf16/runs:3x16",
-                                        "hopper-tf32/promote:32", "bf16-logits", "fma/every:1:pairs"};
+    static const char *const lines[] = {"fma/deal:6x8",          "mul-add/even:7:reverse",
+                                        "hopper-bf16/runs:3x16", "hopper-tf32/promote:32",
+                                        "bf16-logits",           "fma/every:1:pairs"};
     uint64_t seed = 5;
     slow_fill(&seed, SLOW_NORMAL, 8, x, ROWS * N);
     slow_fill(&seed, SLOW_NORMAL, 8, w, EX * N);
@@ -219,8 +225,10 @@ START_TEST(verify_stored_types)
 {
     enum { N = 96 };
     static const enum mr_dtype types[] = {MR_F32, MR_BF16, MR_F16, MR_F8_E4M3, MR_F8_E5M2};
-    static const char *const lines[] = {"fma/deal:3x8", "mul-add", "hopper-bf16", "hopper-fp16/runs:2x16",
-                                        "hopper-tf32", "hopper-e4m3/promote:32", "hopper-e5m2", "fp32"};
+    static const char *const lines[] = {"fma/deal:3x8", "mul-add",
+                                        "hopper-bf16",  "hopper-fp16/runs:2x16",
+                                        "hopper-tf32",  "hopper-e4m3/promote:32",
+                                        "hopper-e5m2",  "fp32"};
     static float x[TOKENS * N], w[EXPERTS * N], want[TOKENS * EXPERTS], got[TOKENS * EXPERTS];
     static unsigned char sx[sizeof x + 1], sw[sizeof w + 1]; /* unaligned */
     uint64_t seed = 3;
@@ -229,8 +237,10 @@ START_TEST(verify_stored_types)
         for (size_t i = 0; i < TOKENS * N + EXPERTS * N; i++) {
             float v = ldexpf(oracle_random(&seed) % 2 ? 1.5f : -1.0f,
                              (int)(oracle_random(&seed) % 5) - 2);
-            if (i < TOKENS * N) x[i] = v;
-            else w[i - TOKENS * N] = v;
+            if (i < TOKENS * N)
+                x[i] = v;
+            else
+                w[i - TOKENS * N] = v;
         }
     for (size_t l = 0; l < sizeof lines / sizeof *lines; l++)
         for (size_t t = 0; t < 5; t++) {
@@ -246,8 +256,8 @@ START_TEST(verify_stored_types)
                 if (types[t] == MR_F16) word = mr_fp16_encode(v, MR_RNE, MR_OVERFLOW_IEEE);
                 if (types[t] == MR_F8_E4M3) word = mr_e4m3_encode(v, MR_RNE, MR_OVERFLOW_IEEE);
                 if (types[t] == MR_F8_E5M2) word = mr_e5m2_encode(v, MR_RNE, MR_OVERFLOW_IEEE);
-                unsigned char *to = i < TOKENS * N ? sx + 1 + i * bytes
-                                                   : sw + 1 + (i - TOKENS * N) * bytes;
+                unsigned char *to =
+                    i < TOKENS * N ? sx + 1 + i * bytes : sw + 1 + (i - TOKENS * N) * bytes;
                 memcpy(to, &word, bytes);
             }
             struct mr_gemm gemm = {.hidden = {sx + 1, types[t], TOKENS, N},
@@ -255,7 +265,9 @@ START_TEST(verify_stored_types)
             ck_assert(!mr_arith_parse(lines[l], &a, &err));
             ck_assert_msg(!mr_replay_new(&a, &gemm, &r, &err), "%s: %s", lines[l], err.text);
             ck_assert(!mr_replay_rows(r, 0, TOKENS, t ? got : want, &err));
-            if (t) ck_assert_msg(!memcmp(want, got, sizeof got), "%s of %s", lines[l], mr_dtype_name(types[t]));
+            if (t)
+                ck_assert_msg(!memcmp(want, got, sizeof got), "%s of %s", lines[l],
+                              mr_dtype_name(types[t]));
             mr_replay_free(r);
         }
 }
@@ -271,11 +283,11 @@ START_TEST(corroborate_exact_dots)
     mpfr_inits2(2400, sum, term, (mpfr_ptr)0);
     for (int i = 0; i < 60; i++) {
         struct mr_arith a = {.logits = (enum mr_type)(i % 3)};
-        struct mr_gemm gemm = gemm_of(&p);
         struct mr_replay *r;
         float out[TOKENS * EXPERTS];
-        p.n = gemm.hidden.cols = gemm.gate.cols = oracle_random(&seed) % 50;
-        fill(&seed, &p, (enum slow_class)(i % SLOW_CLASSES), false, i % 2 ? 8 : 24);
+        p.n = oracle_random(&seed) % 50;
+        fill(&seed, &p, (enum slow_class)(i % SLOW_CLASSES), false, i / 3 % 2 ? 8 : 24);
+        struct mr_gemm gemm = gemm_of(&p);
         if (i % 4 == 0) gemm.gate_bias = p.bias;
         ck_assert(!mr_replay_new(&a, &gemm, &r, NULL));
         ck_assert(!mr_replay_rows(r, 0, TOKENS, out, NULL));
@@ -312,6 +324,19 @@ static struct mr_arith line(const char *text)
     return a;
 }
 
+/* The logit of one negative product that is too small for binary32. */
+static uint32_t underflow(const char *text)
+{
+    float x = -0x1p-80f, w = 0x1p-80f, out;
+    struct mr_gemm gemm = {.hidden = {&x, MR_F32, 1, 1}, .gate = {&w, MR_F32, 1, 1}};
+    struct mr_arith a = line(text);
+    struct mr_replay *r;
+    ck_assert(!mr_replay_new(&a, &gemm, &r, NULL));
+    ck_assert(!mr_replay_rows(r, 0, 1, &out, NULL));
+    mr_replay_free(r);
+    return slow_bits(out);
+}
+
 /* NaN, -0 and distances. */
 START_TEST(verify_comparison)
 {
@@ -323,7 +348,12 @@ START_TEST(verify_comparison)
     float out[4];
     ck_assert(!mr_replay_new(&a, &gemm, &r, NULL));
     ck_assert(!mr_replay_rows(r, 0, 4, out, NULL));
-    ck_assert_uint_eq(slow_bits(out[1]), 0); /* fma(-0, 1, +0) */
+    ck_assert_uint_eq(slow_bits(out[1]), 0);         /* fma(-0, 1, +0) */
+    ck_assert_uint_eq(underflow("fma"), 0x80000000); /* below half of the least subnormal */
+    ck_assert_uint_eq(underflow("mul-add"), 0);      /* +0 + -0 */
+    ck_assert_uint_eq(underflow("fma/promote:8"), 0);
+    ck_assert_uint_eq(underflow("fma/every:8"), 0x80000000);
+    ck_assert_uint_eq(underflow("fp32"), 0x80000000);
     uint32_t word;
     memcpy(&word, &out[2], sizeof word);
     ck_assert_uint_eq(word, 0x7fffffff);

@@ -40,9 +40,10 @@ static json_t *document(const char *name, size_t groups)
     ck_assert_str_eq(text(doc, "command"), "replay");
     ck_assert_str_eq(text(doc, "case"), name);
     ck_assert_uint_eq(json_array_size(json_object_get(doc, "groups")), groups);
-    json_array_foreach(json_object_get(doc, "groups"), i, g) {
-        cli_keys(g, "name phase layer arith unverified rows experts checked mismatches worst_ulp nan "
-                    "first");
+    json_array_foreach(json_object_get(doc, "groups"), i, g)
+    {
+        cli_keys(g, "name phase layer arith unverified rows experts checked mismatches worst_ulp "
+                    "nan first");
         checked += whole(g, "checked");
         mismatches += whole(g, "mismatches");
         ck_assert_int_eq(whole(g, "checked"), whole(g, "rows") * whole(g, "experts"));
@@ -64,7 +65,9 @@ START_TEST(validate_recordings)
         json_int_t checked;
     } rows[] = {{"cases/cublas-h200.json", "cublas-h200", 17, 3 * 288 + 14 * 4 * 288},
                 {"cases/glm4moe-tiny.json", "glm4moe-tiny", 14, 14 * 128 * 128},
-                {"cases/qwen3moe-tiny.json", "qwen3moe-tiny", 16, 16 * 128 * 128}};
+                {"cases/qwen3moe-tiny.json", "qwen3moe-tiny", 16, 16 * 128 * 128},
+                {"cases/cublas-h200-n288k4096.json", "cublas-h200-n288k4096", 72, 273 * 288},
+                {"cases/cublas-h200-n128k512.json", "cublas-h200-n128k512", 72, 273 * 128}};
     cli("replay", rows[_i].path, "--json", "-");
     cli_fine();
     json_t *doc = document(rows[_i].name, rows[_i].groups);
@@ -85,7 +88,8 @@ START_TEST(validate_vectors)
     cli_keys(doc, "moeref command case groups total");
     ck_assert_str_eq(text(doc, "case"), paths[_i]);
     ck_assert_uint_ge(json_array_size(json_object_get(doc, "groups")), 10);
-    json_array_foreach(json_object_get(doc, "groups"), i, g) {
+    json_array_foreach(json_object_get(doc, "groups"), i, g)
+    {
         cli_keys(g, "name arith unverified rows checked mismatches first");
         ck_assert_int_eq(whole(g, "checked"), whole(g, "rows"));
         ck_assert_int_eq(whole(g, "mismatches"), 0);
@@ -174,7 +178,8 @@ START_TEST(verify_first_mismatch)
     put_logits("capture.st", 2, 0.5f);
     cli("replay", cli_at("case.json"), "--capture", cli_at("capture.st"), "--arith", "fma");
     ck_assert_int_eq(cli_last.status, 1);
-    ck_assert_ptr_nonnull(strstr(cli_last.out, "first at token 0, expert 0: observed 0.5 (0x3f000000)"));
+    ck_assert_ptr_nonnull(
+        strstr(cli_last.out, "first at token 0, expert 0: observed 0.5 (0x3f000000)"));
     ck_assert_ptr_nonnull(strstr(cli_last.out, "ulp of fp32"));
     ck_assert_ptr_nonnull(strstr(cli_last.out, "is bf16-logits missing"));
     cli("replay", cli_at("case.json"), "--capture", cli_at("capture.st"), "--arith", "fma",
@@ -195,8 +200,9 @@ START_TEST(verify_plain_files)
 {
     put_logits("capture.st", CLI_TOKENS, 0.5f);
     cli("replay", "--config", cli_at("config.json"), "--gate", cli_at("weights.st"), "--layer", "0",
-        "--hidden", cli_at("hidden.st"), "--logits", cli_at("capture.st:p.model.layers.0.mlp.gate.logits"),
-        "--arith", "fma/runs:2", "--json", "-");
+        "--hidden", cli_at("hidden.st"), "--logits",
+        cli_at("capture.st:p.model.layers.0.mlp.gate.logits"), "--arith", "fma/runs:2", "--json",
+        "-");
     ck_assert_int_eq(cli_last.status, 1);
     json_t *doc = cli_json();
     char *bits = strdup(text(json_object_get(group(doc, 0), "first"), "replayed_bits"));
@@ -213,7 +219,8 @@ END_TEST
 /* Where the line comes from: --arith, then "replay", then "arith" with a sum. */
 START_TEST(verify_case_lines)
 {
-#define WITH(more) "{" CLI_HEAD CLI_WEIGHTS "'capture':['capture.st'],'router':{" CLI_ROUTER "}" more "}"
+#define WITH(more)                                                                                 \
+    "{" CLI_HEAD CLI_WEIGHTS "'capture':['capture.st'],'router':{" CLI_ROUTER "}" more "}"
     put_logits("capture.st", 1, 0.5f);
     static const struct {
         const char *json, *arith;
@@ -279,10 +286,10 @@ END_TEST
 START_TEST(reject_options)
 {
     cli_remember();
-#define REFUSED(status, word, second, ...)   \
-    do {                                     \
-        cli("replay", __VA_ARGS__);          \
-        cli_refused(status, word, second);   \
+#define REFUSED(status, word, second, ...)                                                         \
+    do {                                                                                           \
+        cli("replay", __VA_ARGS__);                                                                \
+        cli_refused(status, word, second);                                                         \
     } while (0)
     REFUSED(2, "CASE", NULL, NULL);
     REFUSED(2, "CASE", NULL, cli_at("case.json"), cli_at("case.json"));
@@ -293,7 +300,8 @@ START_TEST(reject_options)
     REFUSED(3, "phase 'q'", NULL, cli_at("case.json"), "--arith", "fma", "--phase", "q");
     REFUSED(3, "layer 7", NULL, cli_at("case.json"), "--arith", "fma", "--layers", "7");
     REFUSED(3, "its input is logits", NULL, "cases/toy.json", "--arith", "fma");
-    REFUSED(2, "--capture", NULL, "cases/glm-5.3-flash.json", "--arith", "fma", "--capture", cli_at("hidden.st"));
+    REFUSED(2, "--capture", NULL, "cases/glm-5.3-flash.json", "--arith", "fma", "--capture",
+            cli_at("hidden.st"));
     REFUSED(2, "--layers", NULL, cli_at("case.json"), "--layer", "0");
     REFUSED(2, "--logits", NULL, "--config", cli_at("config.json"), "--gate", cli_at("weights.st"),
             "--hidden", cli_at("hidden.st"), "--arith", "fma");
@@ -319,22 +327,60 @@ START_TEST(reject_vectors)
         {"another name", {{"H200.bf16.e", MR_F32, 2, 16, a}}, 1, "H200.bf16.e", "GPU.FORMAT"},
         {"two parts", {{"bf16.a", MR_F32, 2, 16, a}}, 1, "bf16.a", "GPU.FORMAT"},
         {"no results", {{"H200.bf16.a", MR_F32, 2, 16, a}}, 1, "H200.bf16.a", "no results"},
-        {"no b", {{"H200.bf16.a", MR_F32, 2, 16, a}, {"H200.bf16.d_fp32", MR_F32, 2, 0, d}}, 2,
-         "H200.bf16.b", "beside"},
-        {"other rows", {{"H200.bf16.a", MR_F32, 2, 16, a}, {"H200.bf16.b", MR_F32, 2, 16, a},
-                        {"H200.bf16.d_fp32", MR_F32, 3, 0, d}}, 3, "H200.bf16.d_fp32", "2 rows"},
-        {"other columns", {{"H200.bf16.a", MR_F32, 2, 16, a}, {"H200.bf16.b", MR_F32, 2, 8, a},
-                           {"H200.bf16.d_fp32", MR_F32, 2, 0, d}}, 3, "H200.bf16.b", "columns"},
-        {"no bf16 number", {{"H200.bf16.a", MR_F32, 2, 16, a}, {"H200.bf16.b", MR_F32, 2, 16, a},
-                            {"H200.bf16.d_fp32", MR_F32, 2, 0, d}}, 3, "row 0, column 1", "bf16"},
-        {"unknown GPU", {{"H1.bf16.a", MR_F32, 2, 16, a}, {"H1.bf16.b", MR_F32, 2, 16, a},
-                         {"H1.bf16.d_fp32", MR_F32, 2, 0, d}}, 3, "H1", "known"},
-        {"unknown format", {{"H200.int8.a", MR_F32, 2, 16, a}, {"H200.int8.b", MR_F32, 2, 16, a},
-                            {"H200.int8.d_fp32", MR_F32, 2, 0, d}}, 3, "int8", "known"},
-        {"unknown output", {{"H200.bf16.a", MR_F32, 2, 16, a}, {"H200.bf16.b", MR_F32, 2, 16, a},
-                            {"H200.bf16.d_int", MR_F32, 2, 0, d}}, 3, "H200.bf16.a", "no results"},
-        {"another type", {{"H200.bf16.a", MR_BF16, 2, 16, a}, {"H200.bf16.b", MR_F32, 2, 16, a},
-                          {"H200.bf16.d_fp32", MR_F32, 2, 0, d}}, 3, "H200.bf16.a", "BF16"},
+        {"no b",
+         {{"H200.bf16.a", MR_F32, 2, 16, a}, {"H200.bf16.d_fp32", MR_F32, 2, 0, d}},
+         2,
+         "H200.bf16.b",
+         "beside"},
+        {"other rows",
+         {{"H200.bf16.a", MR_F32, 2, 16, a},
+          {"H200.bf16.b", MR_F32, 2, 16, a},
+          {"H200.bf16.d_fp32", MR_F32, 3, 0, d}},
+         3,
+         "H200.bf16.d_fp32",
+         "2 rows"},
+        {"other columns",
+         {{"H200.bf16.a", MR_F32, 2, 16, a},
+          {"H200.bf16.b", MR_F32, 2, 8, a},
+          {"H200.bf16.d_fp32", MR_F32, 2, 0, d}},
+         3,
+         "H200.bf16.b",
+         "columns"},
+        {"no bf16 number",
+         {{"H200.bf16.a", MR_F32, 2, 16, a},
+          {"H200.bf16.b", MR_F32, 2, 16, a},
+          {"H200.bf16.d_fp32", MR_F32, 2, 0, d}},
+         3,
+         "row 0, column 1",
+         "bf16"},
+        {"unknown GPU",
+         {{"H1.bf16.a", MR_F32, 2, 16, a},
+          {"H1.bf16.b", MR_F32, 2, 16, a},
+          {"H1.bf16.d_fp32", MR_F32, 2, 0, d}},
+         3,
+         "H1",
+         "known"},
+        {"unknown format",
+         {{"H200.int8.a", MR_F32, 2, 16, a},
+          {"H200.int8.b", MR_F32, 2, 16, a},
+          {"H200.int8.d_fp32", MR_F32, 2, 0, d}},
+         3,
+         "int8",
+         "known"},
+        {"unknown output",
+         {{"H200.bf16.a", MR_F32, 2, 16, a},
+          {"H200.bf16.b", MR_F32, 2, 16, a},
+          {"H200.bf16.d_int", MR_F32, 2, 0, d}},
+         3,
+         "H200.bf16.a",
+         "no results"},
+        {"another type",
+         {{"H200.bf16.a", MR_BF16, 2, 16, a},
+          {"H200.bf16.b", MR_F32, 2, 16, a},
+          {"H200.bf16.d_fp32", MR_F32, 2, 0, d}},
+         3,
+         "H200.bf16.a",
+         "BF16"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         cli_put_tensors("steps.st", rows[i].t, rows[i].count);
@@ -351,7 +397,8 @@ START_TEST(reject_vectors)
     cli_put_tensors("steps.st", wrong, 3);
     cli("replay", "--vectors", cli_at("steps.st"));
     ck_assert_int_eq(cli_last.status, 1);
-    ck_assert_ptr_nonnull(strstr(cli_last.out, "first at row 0: observed 0 (0x00000000), replayed 1 (0x3f800000)"));
+    ck_assert_ptr_nonnull(strstr(cli_last.out, "first at row 0: observed 0 (0x00000000), replayed "
+                                               "1 (0x3f800000)"));
 }
 END_TEST
 
@@ -359,7 +406,7 @@ Suite *suite_replay_cli(void)
 {
     Suite *s = suite_create("replay_cli");
     TCase *recordings = tcase_create("recordings");
-    tcase_add_loop_test(recordings, validate_recordings, 0, 3);
+    tcase_add_loop_test(recordings, validate_recordings, 0, 5);
     tcase_add_loop_test(recordings, validate_vectors, 0, 2);
     tcase_add_test(recordings, validate_wrong_lines);
     tcase_add_test(recordings, verify_threads_and_isa);

@@ -4,14 +4,20 @@
 #include <string.h>
 
 #include "../ref/arith/arith.h"
+#include "../ref/arith/cuda.h"
 #include "../ref/arith/mma.h"
 #include "support/mpfr_oracle.h"
 #include "support/slow_sum.h"
 
 Suite *suite_sum(void);
 
-static const char *const instructions[] = {"hopper-bf16", "ampere-fp16-fp16", "hopper-mma-e4m3",
-                                           "ada-e5m2-e4m3", "blackwell-nvf4", "volta-fp16", NULL};
+static const char *const instructions[] = {"hopper-bf16",
+                                           "ampere-fp16-fp16",
+                                           "hopper-mma-e4m3",
+                                           "ada-e5m2-e4m3",
+                                           "blackwell-nvf4",
+                                           "volta-fp16",
+                                           NULL};
 
 static void ck_back(const struct mr_arith *a)
 {
@@ -55,11 +61,29 @@ START_TEST(verify_random_lines_come_back)
 }
 END_TEST
 
+static mr_score_word longest_score(void)
+{
+    mr_score_word longest = MR_SCORE_WORD_SOFTMAX_TORCH, w;
+    for (int i = 1; i <= MR_CUDA_COUNT; i++) {
+        const char *name = mr_score_word_name(i);
+        if (strlen(name) > strlen(mr_score_word_name(longest)) &&
+            mr_score_word_parse(name, strlen(name), &w))
+            longest = w;
+    }
+    return longest;
+}
+
 /* The longest line that there is, and the largest numbers. */
 START_TEST(verify_longest_line)
 {
-    struct mr_arith a = {MR_TYPE_BF16, MR_TYPE_BF16, MR_TYPE_BF16, MR_TYPE_BF16, MR_TYPE_BF16,
-                         MR_TYPE_BF16, {.leaf = MR_LEAF_MMA, .levels = MR_SUM_LEVELS}};
+    struct mr_arith a = {.logits = MR_TYPE_BF16,
+                         .bias = MR_TYPE_BF16,
+                         .scores = MR_TYPE_BF16,
+                         .weights = MR_TYPE_BF16,
+                         .hidden = MR_TYPE_BF16,
+                         .gate = MR_TYPE_BF16,
+                         .score = longest_score(),
+                         .sum = {.leaf = MR_LEAF_MMA, .levels = MR_SUM_LEVELS}};
     for (size_t i = 0; i < mr_mma_count(); i++)
         if (!a.sum.mma || strlen(mr_mma_at(i)->name) > strlen(a.sum.mma->name))
             a.sum.mma = mr_mma_at(i);
@@ -78,7 +102,7 @@ START_TEST(verify_spellings)
         {"bf16-logits+hopper-bf16/runs:3x64", "hopper-bf16/runs:3x64+bf16-logits"},
         {"fp32+fma/runs:4x1", "fma/runs:4"},
         {"fp32+mul-add", "mul-add"},
-        {"fma/every:4:pairs/promote:128/even:2:reverse", "fma/every:4:pairs/promote:128/even:2:reverse"},
+        {"fp32+fma/every:4:pairs/promote:128/even:2x1", "fma/every:4:pairs/promote:128/even:2"},
         {"bf16-gate+bf16-hidden+hopper-bf16", "hopper-bf16+bf16-hidden+bf16-gate"},
     };
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
@@ -168,9 +192,10 @@ END_TEST
 /* No text makes the reader run off, and what it takes it gives back. */
 START_TEST(verify_random_text)
 {
-    static const char *const pieces[] = {"fma", "mul-add", "hopper-bf16", "/", ":", "x", "+", "runs",
-                                         "even", "deal", "every", "promote", "halves", "pairs",
-                                         "reverse", "1", "8", "64", "0", "bf16-logits", "fp32", "-"};
+    static const char *const pieces[] = {
+        "fma",  "mul-add", "hopper-bf16", "/",           ":",      "x",     "+",       "runs",
+        "even", "deal",    "every",       "promote",     "halves", "pairs", "reverse", "1",
+        "8",    "64",      "0",           "bf16-logits", "fp32",   "-"};
     uint64_t seed = 77;
     int taken = 0;
     for (int i = 0; i < 200000; i++) {

@@ -22,7 +22,7 @@ const char help_replay[] =
     "(bf16-hidden, bf16-gate, bf16-logits, fp16-logits), joined by '+'. See docs/arithmetic.md.\n"
     "\n"
     "  --arith A         the line (repeatable: each gets rows of its own). Default: the case's\n"
-    "                    \"replay\", one line or one a phase, else its \"arith\" if that holds a sum\n"
+    "                    \"replay\" (one, or one a phase), else its \"arith\" if that has a sum\n"
     "  --vectors F       instead: single tensor-core steps recorded on GPUs, in safetensors of\n"
     "                    GPU.FORMAT.a, b, c, d_fp32, d_fp16 (see data/tensor-core)\n"
     "  --layers L        only these, as in 1,3-5\n"
@@ -110,8 +110,8 @@ static void check_arguments(int argc, char **argv, struct arguments *a)
     if (a->vectors) {
         if (argc != optind || plain || f->gate_bias || f->layer >= 0 || q->arith_count ||
             q->layers || q->phase || q->threads || a->options.capture)
-            die(2, "replay: --vectors goes with --json and -q only: its names say which instruction "
-                   "made what");
+            die(2, "replay: --vectors goes with --json and -q only: its names say which "
+                   "instruction made what");
         return;
     }
     if (argc - optind > 1 || (argc - optind == 1) == plain)

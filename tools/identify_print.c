@@ -7,8 +7,9 @@
 
 typedef unsigned long long ull;
 
-/* Sums, and other ways to write one, that are shown unless all are asked for. */
-enum { SHOWN_SUMS = 20, SHOWN_WAYS = 3 };
+/* Sums that are shown one by one, other ways to write one, and sums of a leaf, unless all are asked
+ * for; columns of a page. */
+enum { SHOWN_SUMS = 20, SHOWN_WAYS = 3, SHOWN_OF_LEAF = 8, LEAVES = 64 };
 
 /* Lines first .. of one sum. Gives the line after them. */
 static size_t print_sum(const struct mr_identified *f, size_t first, bool verbose)
@@ -22,6 +23,49 @@ static size_t print_sum(const struct mr_identified *f, size_t first, bool verbos
     if (ways > shown) printf(" and %zu more ways", ways - shown);
     puts(ways ? ")" : "");
     return end;
+}
+
+/* The sums of one leaf and one rounding before and after it. */
+struct leaf {
+    const char *first; /* a line of it */
+    size_t sums;
+    const char *shown[SHOWN_OF_LEAF];
+};
+
+/* A line is LEAF, then /LEVELs, then +WORDs: the first and the last. */
+static bool same_leaf(const char *a, const char *b)
+{
+    size_t n = strcspn(a, "/+");
+    return n == strcspn(b, "/+") && !memcmp(a, b, n) &&
+           !strcmp(a + strcspn(a, "+"), b + strcspn(b, "+"));
+}
+
+static void print_by_leaf(const struct mr_identified *f)
+{
+    struct leaf leaf[LEAVES];
+    size_t leaves = 0;
+    for (size_t i = 0; i < f->lines; i++) {
+        const char *text = f->line[i].text;
+        size_t at = 0;
+        if (i && f->line[i].sum == f->line[i - 1].sum) continue;
+        while (at < leaves && !same_leaf(leaf[at].first, text)) at++;
+        if (at == LEAVES) continue;
+        if (at == leaves) leaf[leaves++] = (struct leaf){.first = text};
+        if (leaf[at].sums < SHOWN_OF_LEAF) leaf[at].shown[leaf[at].sums] = text;
+        leaf[at].sums++;
+    }
+    for (size_t i = 0; i < leaves; i++) {
+        const struct leaf *l = &leaf[i];
+        size_t name = strcspn(l->first, "/+");
+        printf("    %.*s%s: %zu", (int)name, l->first, l->first + strcspn(l->first, "+"), l->sums);
+        for (size_t j = 0; j < l->sums && j < SHOWN_OF_LEAF && l->sums > 1; j++) {
+            size_t end = strcspn(l->shown[j], "+");
+            printf("%s%.*s", j ? ", " : ": ", (int)(end > name ? end - name : 5),
+                   end > name ? l->shown[j] + name : "alone");
+        }
+        puts(l->sums > SHOWN_OF_LEAF ? ", ..." : "");
+    }
+    printf("    (-v shows all sums, --json lists all %zu lines)\n", f->lines);
 }
 
 static void print_found(const struct recording *r, bool verbose)
@@ -41,16 +85,16 @@ static void print_found(const struct recording *r, bool verbose)
         putchar('\n');
         return;
     }
-    size_t shown = 0, at = 0;
     if (f->sums > 1)
         printf("%zu different sums fit, which these logits cannot tell apart:\n", f->sums);
-    for (; at < f->lines && (verbose || shown < SHOWN_SUMS); shown++) {
+    if (f->sums > SHOWN_SUMS && !verbose) {
+        print_by_leaf(f);
+        return;
+    }
+    for (size_t at = 0; at < f->lines;) {
         if (f->sums > 1) printf("    ");
         at = print_sum(f, at, verbose);
     }
-    if (shown < f->sums)
-        printf("    and %zu more sums (-v shows, --json lists all %zu lines)\n", f->sums - shown,
-               f->lines);
 }
 
 void print_identify(const struct mr_case *c, const struct identify_report *report, bool verbose)

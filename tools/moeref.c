@@ -24,6 +24,8 @@ static const struct command {
     {"profiles", "how engines compute a router, side by side, with sources", help_profiles,
      cmd_profiles},
     {"replay", "recompute logits under an arithmetic and compare every bit", help_replay, cmd_replay},
+    {"reveal", "the order in which a black box adds up: its tree, and the line of it", help_reveal,
+     cmd_reveal},
     {"verify", "the judge: were a kernel's experts and weights right, forced by rounding, or wrong",
      help_verify, cmd_verify},
     {"identify", "which arithmetic made observed logits: every line that gives all bits",

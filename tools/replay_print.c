@@ -18,9 +18,12 @@ static uint32_t bits32(float v)
 
 static void print_ulp(const struct mr_replay_tally *t)
 {
-    if (!t->mismatches) printf(" %9s", "-");
-    else if (t->worst_ulp == MR_ULP_NONE) printf(" %9s", "NaN");
-    else printf(" %9" PRIu32, t->worst_ulp);
+    if (!t->mismatches)
+        printf(" %9s", "-");
+    else if (t->worst_ulp == MR_ULP_NONE)
+        printf(" %9s", "NaN");
+    else
+        printf(" %9" PRIu32, t->worst_ulp);
 }
 
 static void print_first(const struct mr_replay_group *g)
@@ -28,16 +31,22 @@ static void print_first(const struct mr_replay_group *g)
     const struct mr_replay_tally *t = &g->tally;
     if (!t->mismatches) return;
     printf("%s, %s: first at ", g->name, g->arith);
-    if (g->phase) printf("token %zu, expert %zu", t->first.token, t->first.expert);
-    else printf("row %zu", t->first.token);
+    if (g->phase)
+        printf("token %zu, expert %zu", t->first.token, t->first.expert);
+    else
+        printf("row %zu", t->first.token);
     printf(": observed %.9g (0x%08" PRIx32 "), replayed %.9g (0x%08" PRIx32 ")",
            (double)t->first.observed, bits32(t->first.observed), (double)t->first.replayed,
            bits32(t->first.replayed));
-    if (!g->phase) printf("\n");
-    else if (t->worst_ulp == MR_ULP_NONE) printf("; NaN on one side only\n");
-    else printf("; at worst %" PRIu32 " ulp of %s\n", t->worst_ulp, type_names[g->type]);
+    if (!g->phase)
+        printf("\n");
+    else if (t->worst_ulp == MR_ULP_NONE)
+        printf("; NaN on one side only\n");
+    else
+        printf("; at worst %" PRIu32 " ulp of %s\n", t->worst_ulp, type_names[g->type]);
     if (g->phase && t->bf16 == t->checked && g->type == MR_TYPE_FP32)
-        printf("    every observed logit is a bf16 number: is bf16-logits missing from the line?\n");
+        printf(
+            "    every observed logit is a bf16 number: is bf16-logits missing from the line?\n");
 }
 
 static void print_arith(const struct mr_replay_group *g)
@@ -77,8 +86,10 @@ void print_replay(const struct mr_case *c, const struct mr_replay_report *r)
 {
     printf("%s\n", r->case_name);
     if (c && *mr_case_about(c)) puts(mr_case_about(c));
-    if (c) print_cases(r);
-    else print_steps(r);
+    if (c)
+        print_cases(r);
+    else
+        print_steps(r);
     if (r->total.mismatches) putchar('\n');
     for (size_t i = 0; i < r->count; i++) print_first(&r->group[i]);
 }

@@ -15,7 +15,8 @@ static void parse_line(const char *line, struct mr_arith *out)
     if (status) die(mr_status_exit(status), "replay: %s", err.text);
 }
 
-/* The line that the case has for a phase: "replay", else "arith" if that says how the sum is made. */
+/* The line that the case has for a phase: "replay", else "arith" if that says how the sum is made.
+ */
 static const char *own_line(const struct mr_case *c, const char *phase)
 {
     const char *line = mr_case_replay(c, phase);
@@ -24,9 +25,10 @@ static const char *own_line(const struct mr_case *c, const char *phase)
     line = mr_case_arith(c);
     if (line) parse_line(line, &a);
     if (!line || a.sum.leaf == MR_LEAF_EXACT)
-        die(2, "replay: %s has no \"replay\" line for phase '%s'%s: say --arith A, such as "
-            "hopper-bf16/runs:3x64 or fma/deal:6x8", mr_case_name(c), phase,
-            line ? ", and its \"arith\" holds no sum" : "");
+        die(2,
+            "replay: %s has no \"replay\" line for phase '%s'%s: say --arith A, such as "
+            "hopper-bf16/runs:3x64 or fma/deal:6x8",
+            mr_case_name(c), phase, line ? ", and its \"arith\" holds no sum" : "");
     return line;
 }
 
@@ -52,8 +54,12 @@ static void run_line(const struct replay_request *q, const struct mr_case_layer 
     struct mr_matrix observed = matrix_of(&l->logits);
     struct mr_replay_group *g = &r->group[r->count++];
     parse_line(line, &arith);
-    *g = (struct mr_replay_group){.layer = l->layer, .phase = l->phase, .type = arith.logits,
-                                  .rows = observed.rows, .experts = observed.cols, .mark = ""};
+    *g = (struct mr_replay_group){.layer = l->layer,
+                                  .phase = l->phase,
+                                  .type = arith.logits,
+                                  .rows = observed.rows,
+                                  .experts = observed.cols,
+                                  .mark = ""};
     if (mr_case_layer_count(q->c) > 1)
         snprintf(g->name, sizeof g->name, "%.70s layer %d", l->phase, l->layer);
     else

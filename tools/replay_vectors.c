@@ -44,8 +44,10 @@ static void check_shape(const struct mr_safetensors *file, const struct parts *p
     if (t->dtype == MR_F32 && t->ndim == (k ? 2 : 1) && t->shape[0] == rows &&
         (!k || t->shape[1] == k))
         return;
-    die(3, "%s: %s.%s.%s: expected F32 of %llu rows%s, as %s.%s.a has, found %s of %d dimensions, "
-        "%llu rows", mr_safetensors_path(file), p->gpu, p->format, kind, (unsigned long long)rows,
+    die(3,
+        "%s: %s.%s.%s: expected F32 of %llu rows%s, as %s.%s.a has, found %s of %d dimensions, "
+        "%llu rows",
+        mr_safetensors_path(file), p->gpu, p->format, kind, (unsigned long long)rows,
         k ? " and as many columns" : "", p->gpu, p->format, mr_dtype_name(t->dtype), t->ndim,
         (unsigned long long)(t->ndim ? t->shape[0] : 0));
 }
@@ -64,9 +66,15 @@ static struct mr_mma_group read_group(const struct mr_safetensors *file, const s
     check_shape(file, p, "b", &b, a.shape[0], a.shape[1]);
     check_shape(file, p, p->kind, d, a.shape[0], 0);
     if (beside(file, p, "c", &c)) check_shape(file, p, "c", &c, a.shape[0], 0);
-    return (struct mr_mma_group){.gpu = p->gpu, .format = p->format, .output = p->kind + 2,
-                                 .rows = (size_t)a.shape[0], .k = (size_t)a.shape[1],
-                                 .a = a.data, .b = b.data, .c = c.data, .d = d->data};
+    return (struct mr_mma_group){.gpu = p->gpu,
+                                 .format = p->format,
+                                 .output = p->kind + 2,
+                                 .rows = (size_t)a.shape[0],
+                                 .k = (size_t)a.shape[1],
+                                 .a = a.data,
+                                 .b = b.data,
+                                 .c = c.data,
+                                 .d = d->data};
 }
 
 static float value_of(const struct mr_mma *mma, uint32_t code)
@@ -77,9 +85,8 @@ static float value_of(const struct mr_mma *mma, uint32_t code)
     return v;
 }
 
-static void replay_group(const struct mr_safetensors *file, const char *name,
-                         const struct parts *p, const struct mr_tensor *d,
-                         struct mr_replay_report *r)
+static void replay_group(const struct mr_safetensors *file, const char *name, const struct parts *p,
+                         const struct mr_tensor *d, struct mr_replay_report *r)
 {
     struct mr_error err = {{0}};
     struct mr_mma_replayed found;
@@ -119,7 +126,8 @@ void replay_vectors(const char *path, struct mr_replay_report *r)
         struct mr_tensor d = mr_safetensors_tensor(file, i), ignored;
         if (!known)
             die(3, "%s: tensor '%.80s': expected GPU.FORMAT.a, b, c, d_fp32 or d_fp16", path, name);
-        if (result) replay_group(file, name, &p, &d, r);
+        if (result)
+            replay_group(file, name, &p, &d, r);
         else if (!beside(file, &p, "d_fp32", &ignored) && !beside(file, &p, "d_fp16", &ignored))
             die(3, "%s: tensor '%.80s' has no results: expected %s.%s.d_fp32 or d_fp16", path, name,
                 p.gpu, p.format);

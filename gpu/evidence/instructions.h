@@ -16,8 +16,8 @@ struct device_tile {
 
 struct instruction {
     /* PTX name without .sync and .aligned: mma.mMnNkK.D.A.B, and what differs from the plain form:
-     * +ra: A from registers; +na, +nb: imm-scale -1; +ta, +tb: that operand MN-major; +z: scale-d 0;
-     * +sat: .satfinite. Sparse forms (mma.sp, wgmma.sp) read A compressed: its elements are the
+     * +ra: A from registers; +na, +nb: imm-scale -1; +ta, +tb: that operand MN-major; +z: scale-d
+     * 0; +sat: .satfinite. Sparse forms (mma.sp, wgmma.sp) read A compressed: its elements are the
      * first two of each four of B's positions, and what stands in B at the others is NaN. */
     const char *name;
     const char *set; /* of mma_sets */

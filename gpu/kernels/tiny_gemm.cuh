@@ -5,10 +5,10 @@
 #include "kernel.cuh"
 
 #define TINY_THREADS 256
-#define TINY_WARPS (TINY_THREADS / 32)
-#define TINY_TILE 16 /* consecutive positions of one thread */
-#define TINY_EXPERTS 2 /* of one block */
-#define TINY_LINE "fma/deal:256x16:pairs"
+#define TINY_WARPS   (TINY_THREADS / 32)
+#define TINY_TILE    16 /* consecutive positions of one thread */
+#define TINY_EXPERTS 2  /* of one block */
+#define TINY_LINE    "fma/deal:256x16:pairs"
 
 struct tile { /* 16 bf16 */
     uint4 low, high;
@@ -39,9 +39,9 @@ __device__ static inline float dot_tile(const struct tile &a, const struct tile 
     return dot_four(a.high, b.high, dot_four(a.low, b.low, sum));
 }
 
-/* Sums N values over the warp, lanes by xor 1, 2, 4, 8, 16. As long as there are several values, the
- * two lanes of an exchange part them between them: N - 1 shuffles and a few, not 5 N. At the end
- * value *which is in v[0] of this lane; *which is -1 in lanes that have none or a copy. */
+/* Sums N values over the warp, lanes by xor 1, 2, 4, 8, 16. As long as there are several values,
+ * the two lanes of an exchange part them between them: N - 1 shuffles and a few, not 5 N. At the
+ * end value *which is in v[0] of this lane; *which is -1 in lanes that have none or a copy. */
 template <int N, int D = 1>
 __device__ static inline void sum_over_warp(float *v, int *which, int first = 0, int end = N,
                                             bool copy = false)
@@ -120,13 +120,13 @@ __global__ void __launch_bounds__(TINY_THREADS, 2)
     const float(*p)[N] = part;
     int v = thread, r = row + v / 2, e = expert + v % 2;
     if (r >= rows || e >= experts) return;
-    float total = ((p[0][v] + p[1][v]) + (p[2][v] + p[3][v])) +
-                  ((p[4][v] + p[5][v]) + (p[6][v] + p[7][v]));
+    float total =
+        ((p[0][v] + p[1][v]) + (p[2][v] + p[3][v])) + ((p[4][v] + p[5][v]) + (p[6][v] + p[7][v]));
     logits[(size_t)r * experts + e] = gate_bias ? total + gate_bias[e] : total;
 }
 
 /* Rows of one block, at most: more would spill. */
-#define TINY_ROWS 16
+#define TINY_ROWS           16
 #define TINY_ROWS_TWO_TILES 8
 
 /* First of a chain, so never dependent. */
@@ -146,13 +146,10 @@ static inline int launch_tiny_gemm(const struct mr_kernel_problem *p,
                          (float *)b->logits, rows, experts, terms, p->delay_ns);                   \
     break
 #define BOTH(ROWS)                                                                                 \
-    case ROWS:                                                                                     \
-        RUN(ROWS, 1);                                                                              \
-    case ROWS + TWO_TILES:                                                                         \
-        RUN(ROWS, 2)
-#define ONE(ROWS)                                                                                  \
-    case ROWS:                                                                                     \
-        RUN(ROWS, 1)
+    case ROWS: RUN(ROWS, 1);                                                                       \
+    case ROWS + TWO_TILES: RUN(ROWS, 2)                                                            \
+                    #define ONE(ROWS)                                                              \
+    case ROWS: RUN(ROWS, 1)
     enum { TWO_TILES = 100 };
     switch ((int)ceil_div(rows, (int)shares) + (one_tile ? 0 : TWO_TILES)) {
         BOTH(1);

@@ -8,12 +8,14 @@
  *     bf16-bias     the correction bias rounded to bf16
  *     bf16-scores   the score (sigmoid, softmax) rounded once to bf16
  *     bf16-weights  the routing weight rounded to bf16
+ *     score:NAME    the CUDA code that evaluates the score, bit for bit (score_word.h), such as
+ *                   score:sigmoid.expf; without it the score is correctly rounded
  *     SUM           the order and the steps of the dot product (sum.h), such as
  *                   hopper-bf16/runs:3x64 or fma/deal:6x8
  *
  * Without a SUM the logit is the exact dot product rounded once. All else is fp32, each step
  * correctly rounded (RNE): score = the exact score of that rounded logit (softmax: of all rounded
- * logits) rounded once; key = score + bias rounded once; the top_k largest keys are selected, the
+ * logits) rounded once, or with score:NAME what that code gives, rounded again if to bf16; key = score + bias rounded once; the top_k largest keys are selected, the
  * lowest id among equals. */
 #ifndef MOEREF_ARITH_H
 #define MOEREF_ARITH_H
@@ -22,6 +24,7 @@
 #include <stddef.h>
 
 #include "../status.h"
+#include "score_word.h"
 #include "sum.h"
 
 enum mr_type { MR_TYPE_FP32, MR_TYPE_BF16, MR_TYPE_FP16, MR_TYPE_COUNT };
@@ -29,6 +32,7 @@ enum mr_type { MR_TYPE_FP32, MR_TYPE_BF16, MR_TYPE_FP16, MR_TYPE_COUNT };
 struct mr_arith {
     enum mr_type logits, bias, scores, weights;
     enum mr_type hidden, gate; /* operands: FP32 is "as stored" */
+    mr_score_word score; /* which code evaluates the score; 0: correctly rounded */
     struct mr_sum_shape sum; /* leaf MR_LEAF_EXACT: no SUM in the line */
 };
 

@@ -113,8 +113,11 @@ enum mr_status mr_identify(const struct mr_gemm *gemm, const struct mr_matrix *o
     for (size_t i = 0; i < n; i++) out->not_finite += !isfinite(s.observed[i]);
     out->checked = n - out->not_finite;
     s.types = (int)identify_types(observed->dtype, s.observed, n, s.type);
+    for (int t = 0; t < s.types; t++)
+        if (s.type[s.rated] != MR_TYPE_BF16) s.rated = t; /* fp32, bf16, fp16 */
     status = search(&s, &seen, out);
     free(s.observed);
+    free(s.output);
     if (status) mr_identified_free(out);
     return status;
 }

@@ -33,8 +33,9 @@ struct mr_identified_line {
 };
 
 struct mr_identified {
-    /* By sum, the one with the simplest line first: of fewest levels, then shortest, then first in
-     * the order of strcmp; the lines of a sum likewise. */
+    /* By sum, the one with the simplest line first: of fewest levels, then of fewest ways that are
+     * not in order, then runs, even, deal, every before promote, fewer parts and smaller tiles
+     * first; the lines of a sum likewise. */
     struct mr_identified_line *line;
     size_t lines, sums;
     /* Every sum of the family fits: the outputs (none, or all zero, say) tell nothing. Then `line`

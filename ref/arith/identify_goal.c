@@ -65,7 +65,7 @@ static void range_of(enum mr_type type, float v, int32_t *low, int32_t *high)
     *high = negative ? (int32_t)~lo : (int32_t)hi;
 }
 
-void identify_aim(const struct identify *s, struct identify_group *g)
+static void aim(const struct identify *s, struct identify_group *g)
 {
     g->goal = (struct mr_lane_goal){.types = s->types, .biased = s->gate_bias != NULL};
     for (int i = 0; i < MR_IDENTIFY_WIDTH; i++) {
@@ -77,116 +77,142 @@ void identify_aim(const struct identify *s, struct identify_group *g)
     }
 }
 
-size_t identify_groups(const struct identify *s)
+static size_t groups_of(size_t n)
 {
-    return s->rows * (s->padded / MR_IDENTIFY_WIDTH);
+    return (n + MR_IDENTIFY_WIDTH - 1) / MR_IDENTIFY_WIDTH;
 }
 
-void identify_nth(const struct identify *s, size_t n, struct identify_group *g)
+size_t identify_groups(const struct identify *s, size_t *telling)
 {
-    size_t a_row = s->padded / MR_IDENTIFY_WIDTH;
-    *g = (struct identify_group){.side_by_side = true};
+    *telling = groups_of(s->outputs);
+    return *telling + (s->rows - s->from_row) * groups_of(s->experts);
+}
+
+void identify_nth(const struct identify *s, size_t n, struct identify_group *g, double *need)
+{
+    size_t a_row = groups_of(s->experts), telling = groups_of(s->outputs);
+    *need = 0;
+    *g = (struct identify_group){.side_by_side = n >= telling};
     for (size_t i = 0; i < MR_IDENTIFY_WIDTH; i++) {
-        size_t e = n % a_row * MR_IDENTIFY_WIDTH + i;
-        g->row[i] = n / a_row;
-        g->expert[i] = e < s->experts ? e : 0;
-        if (e < s->experts) g->live |= (uint16_t)(1u << i);
+        size_t at = n * MR_IDENTIFY_WIDTH + i, e = (n - telling) % a_row * MR_IDENTIFY_WIDTH + i;
+        bool there = n < telling ? at < s->outputs : e < s->experts;
+        if (n < telling) {
+            const struct identify_output *o = &s->output[there ? at : n * MR_IDENTIFY_WIDTH];
+            g->row[i] = o->row;
+            g->expert[i] = o->expert;
+            if (i == 0) *need = o->need;
+        } else {
+            g->row[i] = s->from_row + (n - telling) / a_row;
+            g->expert[i] = there ? e : 0;
+        }
+        if (there) g->live |= (uint16_t)(1u << i);
     }
-    identify_aim(s, g);
+    aim(s, g);
 }
 
-/* An output, and how little it tells. */
-struct output {
-    double dull;
-    uint32_t row, expert;
-};
-
-static int by_dullness(const void *a, const void *b)
+static int by_need(const void *a, const void *b)
 {
-    const struct output *x = a, *y = b;
-    if (x->dull != y->dull) return x->dull < y->dull ? -1 : 1;
+    const struct identify_output *x = a, *y = b;
+    if (x->need != y->need) return x->need < y->need ? -1 : 1;
     if (x->row != y->row) return x->row < y->row ? -1 : 1;
     return x->expert < y->expert ? -1 : x->expert > y->expert;
 }
 
-/* Distance of v to the nearest end of the sums that round to what was observed. */
-static double to_edge(enum mr_type type, float observed, double v)
+/* How far v lies within the sums that round to what was observed; negative outside. */
+static double inside(enum mr_type type, float observed, double v)
 {
     int32_t low, high;
     range_of(type, fabsf(observed), &low, &high);
-    double l = low ? f32_from((uint32_t)low) : -(double)f32_from((uint32_t)high);
-    double to_low = fabs(fabs(v) - l), to_high = fabs(fabs(v) - (double)f32_from((uint32_t)high));
+    if (signbit(observed)) v = -v;
+    double to_low = v - f32_from((uint32_t)low), to_high = f32_from((uint32_t)high) - v;
     return to_low < to_high ? to_low : to_high;
 }
 
-/* Of outputs of fp32: small ones, that are not zero. Of the others by dots in binary64, of as many
- * rows as are looked at in a fraction of a second. */
-static enum mr_status rate(const struct identify *s, enum mr_type type, size_t rows,
-                           struct output *out)
+/* The need of an output whose products sum to `sum` in binary64, and their magnitudes to `size`.
+ * One unit covers the error of both, at most terms * 2^-52 * size with terms <= 2^20. Sums near
+ * overflow and underflow are not judged: need 0. Negative: the exact sum itself does not fit, so the
+ * output tells most. */
+static double need_of(const struct identify *s, float observed, double sum, double size,
+                      double bias)
 {
-    size_t k = s->terms;
-    const float *w = s->operands[0].rows;
-    float *x = malloc((2 * k + 1) * sizeof *x);
-    double *x64 = malloc((k + 1) * sizeof *x64);
-    if (!x || !x64) {
-        free(x);
-        free(x64);
-        return mr_fail(s->err, MR_ERR_MEMORY, "identify: out of memory");
-    }
-    for (size_t r = 0; r < rows; r++) {
-        double norm = 0, dot[4];
-        if (type != MR_TYPE_FP32) mr_operand_values(&s->hidden, r, NULL, x + k, x);
-        for (size_t i = 0; i < k && type != MR_TYPE_FP32; i++) {
-            x64[i] = x[i];
-            norm += x64[i] * x64[i];
-        }
-        for (size_t e = 0; e < s->experts; e++) {
-            float v = s->observed[r * s->experts + e];
-            struct output *o = &out[r * s->experts + e];
-            *o = (struct output){v == 0 ? (double)INFINITY : fabs((double)v), (uint32_t)r,
-                                 (uint32_t)e};
-            if (type != MR_TYPE_FP32) {
-                if (e % 4 == 0) {
-                    const float *four[4];
-                    for (size_t j = 0; j < 4; j++)
-                        four[j] = w + (e + j < s->experts ? e + j : e) * k;
-                    mr_dots_f32(x64, four, k, dot);
-                }
-                double d = dot[e % 4] + (s->gate_bias ? (double)s->gate_bias[e] : 0);
-                o->dull = to_edge(type, v, d) / sqrt(norm);
-            }
-            if (!isfinite(v) || isnan(o->dull)) o->dull = (double)INFINITY;
-        }
-    }
-    free(x);
-    free(x64);
-    return MR_OK;
+    sum += bias;
+    size += fabs(bias);
+    if (!(size < 0x1p126) || !(size > (double)s->terms * 0x1p-120) || observed == 0) return 0;
+    return inside(s->type[s->rated], observed, sum) / (0x1p-24 * size) - 1;
 }
 
-enum mr_status identify_choose(const struct identify *s, size_t most, struct identify_group *group,
-                               size_t *groups)
+/* Rates the outputs of rows 0 .. rows - 1. */
+static enum mr_status rate(struct identify *s, size_t rows)
 {
-    const size_t budget = 200 * 1000 * 1000;
-    enum mr_type type = s->type[s->types - 1];
-    size_t rows = s->rows, row_cost = type == MR_TYPE_FP32 ? s->experts : s->experts * s->terms;
-    while (rows > 1 && rows * row_cost > budget) rows--;
-    size_t n = rows * s->experts;
-    *groups = 0;
-    struct output *o = malloc((n + 1) * sizeof *o);
-    if (!o) return mr_fail(s->err, MR_ERR_MEMORY, "identify: out of memory");
-    enum mr_status status = rate(s, type, rows, o);
-    if (!status) qsort(o, n, sizeof *o, by_dullness);
-    for (size_t at = 0; !status && at < n && *groups < most; at += MR_IDENTIFY_WIDTH) {
-        struct identify_group *g = &group[(*groups)++];
-        *g = (struct identify_group){0};
-        for (size_t i = 0; i < MR_IDENTIFY_WIDTH; i++) {
-            const struct output *from = &o[at + i < n ? at + i : at];
-            g->row[i] = from->row;
-            g->expert[i] = from->expert;
-            if (at + i < n) g->live |= (uint16_t)(1u << i);
-        }
-        identify_aim(s, g);
+    size_t k = s->terms, n = s->experts * k;
+    const float *w = s->operands[0].rows;
+    float *size_w = malloc((n + 1) * sizeof *size_w), *x = malloc((2 * k + 1) * sizeof *x);
+    double *x64 = malloc((2 * k + 1) * sizeof *x64);
+    enum mr_status status = MR_OK;
+    if (!size_w || !x || !x64) {
+        status = mr_fail(s->err, MR_ERR_MEMORY, "identify: out of memory");
+        rows = 0;
+    } else {
+        for (size_t i = 0; i < n; i++) size_w[i] = fabsf(w[i]);
     }
-    free(o);
+    for (size_t r = 0; r < rows; r++) {
+        mr_operand_values(&s->hidden, r, NULL, x + k, x);
+        for (size_t i = 0; i < k; i++) x64[k + i] = fabs(x64[i] = x[i]);
+        double sum[4], size[4];
+        for (size_t e = 0; e < s->experts; e++) {
+            if (e % 4 == 0) {
+                const float *of[4], *size_of[4];
+                for (size_t j = 0; j < 4; j++) {
+                    size_t at = (e + j < s->experts ? e + j : e) * k;
+                    of[j] = w + at;
+                    size_of[j] = size_w + at;
+                }
+                mr_dots_f32(x64, of, k, sum);
+                mr_dots_f32(x64 + k, size_of, k, size);
+            }
+            float v = s->observed[r * s->experts + e];
+            double bias = s->gate_bias ? (double)s->gate_bias[e] : 0;
+            if (!isfinite(v)) continue;
+            s->output[s->outputs++] =
+                (struct identify_output){need_of(s, v, sum[e % 4], size[e % 4], bias), (uint32_t)r,
+                                         (uint32_t)e};
+        }
+    }
+    free(size_w);
+    free(x);
+    free(x64);
+    return status;
+}
+
+/* Of fp32 logits, those that are small, so rounded most finely, but not zero. */
+static void take_small(struct identify *s, size_t rows)
+{
+    for (size_t r = 0; r < rows; r++)
+        for (size_t e = 0; e < s->experts; e++) {
+            float v = s->observed[r * s->experts + e];
+            if (isfinite(v) && v != 0)
+                s->output[s->outputs++] = (struct identify_output){fabs((double)v), (uint32_t)r,
+                                                                   (uint32_t)e};
+        }
+}
+
+enum mr_status identify_choose(struct identify *s)
+{
+    const size_t most = 200 * 1000 * 1000; /* multiplications: a fraction of a second */
+    enum { FEW = IDENTIFY_TELLING * MR_IDENTIFY_WIDTH };
+    bool fp32 = s->type[s->rated] == MR_TYPE_FP32;
+    size_t row_cost = fp32 ? s->experts : s->experts * s->terms;
+    size_t rows = row_cost && s->rows > most / row_cost ? most / row_cost + 1 : s->rows;
+    if (rows > UINT32_MAX) rows = UINT32_MAX;
+    s->output = malloc((rows * s->experts + 1) * sizeof *s->output);
+    if (!s->output) return mr_fail(s->err, MR_ERR_MEMORY, "identify: out of memory");
+    enum mr_status status = MR_OK;
+    if (fp32) take_small(s, rows);
+    else status = rate(s, rows);
+    qsort(s->output, s->outputs, sizeof *s->output, by_need);
+    s->from_row = fp32 ? 0 : rows;
+    if (!fp32) return status;
+    if (s->outputs > FEW) s->outputs = FEW;
+    for (size_t i = 0; i < s->outputs; i++) s->output[i].need = 0;
     return status;
 }

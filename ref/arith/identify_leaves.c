@@ -80,6 +80,7 @@ static enum mr_status add_operands(struct identify *s, enum mr_type hidden, enum
         free(x);
         return no_memory(s);
     }
+    double least_h = ldexp(1, o->least_hidden), least_g = ldexp(1, o->least_gate);
     struct mr_operand_range range = mr_operand_no_range, hidden_range = mr_operand_no_range;
     struct mr_operand gate_operand = s->gate;
     gate_operand.type = gate;
@@ -88,11 +89,16 @@ static enum mr_status add_operands(struct identify *s, enum mr_type hidden, enum
         mr_operand_values(&gate_operand, e, NULL, x, row);
         if (tf32) truncate_tf32(row, k);
         mr_operand_widen_range(&range, row, k);
-        for (size_t i = 0; i < k; i++) o->columns[i * s->padded + e] = row[i];
+        for (size_t i = 0; i < k; i++) {
+            o->columns[i * s->padded + e] = row[i];
+            o->subnormal |= row[i] != 0 && fabs((double)row[i]) < least_g;
+        }
     }
     for (size_t r = 0; r < s->rows; r++) {
         hidden_row(s, o, r, x);
         mr_operand_widen_range(&hidden_range, x, k);
+        for (size_t i = 0; i < k; i++)
+            o->subnormal |= x[i] != 0 && fabs((double)x[i]) < least_h;
     }
     free(x);
     bool none = range.lsb > range.top || hidden_range.lsb > hidden_range.top; /* all zero */
@@ -119,6 +125,8 @@ static enum mr_status add_leaf(struct identify *s, size_t operands, enum mr_leaf
     } else {
         l->how = leaf == MR_LEAF_MUL_ADD || s->operands[operands].exact ? BY_ADDING : BY_FMA;
     }
+    l->reach = calloc(l->family->layouts + 1, sizeof *l->reach);
+    if (!l->reach) return no_memory(s);
     for (int t = 0; t < s->types; t++) {
         l->alive[t] = calloc(l->family->layouts + 1, sizeof *l->alive[t]);
         if (!l->alive[t]) return no_memory(s);
@@ -192,8 +200,10 @@ void identify_leaves_free(struct identify *s)
         free(s->operands[i].rows);
         free(s->operands[i].columns);
     }
-    for (size_t i = 0; i < s->leaf_count; i++)
+    for (size_t i = 0; i < s->leaf_count; i++) {
         for (int t = 0; t < MR_IDENTIFY_TYPES; t++) free(s->leaf[i].alive[t]);
+        free(s->leaf[i].reach);
+    }
     mr_family_free(&s->simt);
     mr_family_free(&s->mma);
 }
@@ -298,4 +308,42 @@ void identify_sum(const struct identify *s, const struct identify_leaf *leaf,
         if (leaf->how == BY_REFERENCE || (leaf->how == BY_STEPS && w->unsure[p]))
             part_by_reference(leaf, l, p, t, g->live, w);
     MR_ISA_PICK(mr_lane_reduce)(l, w->sums, wanted, &g->goal, w->work, w->hit);
+}
+
+/* Additions of n parts, in the worst of these ways. */
+static double additions(uint8_t reduces, uint32_t n)
+{
+    if (n < 2) return 0;
+    if (reduces & (MR_BY_ORDER | MR_BY_REVERSE)) return n - 1;
+    int log = 0;
+    while ((uint32_t)1 << log < n) log++;
+    return log;
+}
+
+/* SIMT: a product passes through at most d roundings, each of relative error u = 2^-24 (or, below
+ * 2^-126, of an absolute one that need_of makes nothing of), so a sum errs by at most
+ * ((1 + u)^d - 1) sum|p|.
+ * Steps: c and the products of a step are each cut by less than 2^(emax - F), and 2^emax is at most
+ * the largest of them, as none is subnormal; then the result is cut by 2^-23 (E8M13: 2^-13) of
+ * itself. Every partial sum is at most sum|p| but for those errors. So a step errs by less than
+ * ((L + 1) 2^-F + 2^-23) sum|p|, and the steps of parts that lie side by side share sum|p|.
+ * Products of second order: as the whole is at most 2^-8, they are less than a hundredth. */
+double identify_reach(const struct identify *s, const struct identify_leaf *leaf,
+                      const struct mr_laid *l, const uint8_t reduces[MR_FRAME_LEVELS])
+{
+    size_t longest = 0;
+    for (size_t p = 0; p < l->parts; p++)
+        if (l->begin[p + 1] - l->begin[p] > longest) longest = l->begin[p + 1] - l->begin[p];
+    double d = s->gate_bias ? 1 : 0;
+    for (int i = 0; i < l->levels; i++) d += additions(reduces[i], l->most[i]);
+    if (leaf->how == BY_REFERENCE) return (double)INFINITY;
+    if (leaf->how == BY_STEPS) {
+        const struct mr_lane_mma *m = &leaf->steps;
+        if (s->operands[leaf->operands].subnormal) return (double)INFINITY;
+        double steps = ceil((double)longest / m->terms);
+        d += steps * (ldexp(m->terms + 1, 24 - m->fraction) + (m->keep == ~0u ? 2 : 2048));
+    } else {
+        d += (double)longest + 1;
+    }
+    return d > 0x1p16 ? (double)INFINITY : 1.01 * d;
 }

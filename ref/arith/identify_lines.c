@@ -42,16 +42,23 @@ static uint64_t reduce_keys(uint64_t *k, size_t n, unsigned how)
     return k[0];
 }
 
-/* Keys of the parts: the terms of one step of a chain may change places. */
-static void part_keys(const struct mr_laid *l, size_t width, uint64_t *part)
+static uint64_t term_key(uint32_t term)
 {
+    return mix(term + 0x9e3779b97f4a7c15);
+}
+
+/* Keys of the parts. The terms of one tensor-core step may change places. A product is a sum of one
+ * term; adding another is an addition, if it was rounded (or needed no rounding) before. */
+static void part_keys(const struct identify_leaf *leaf, const struct mr_laid *l, uint64_t *part)
+{
+    size_t width = leaf->mma ? mr_mma_step_columns(leaf->mma) : 1;
     for (size_t p = 0; p < l->parts; p++) {
-        uint64_t key = width;
-        for (size_t i = l->begin[p]; i < l->begin[p + 1];) {
+        size_t i = l->begin[p], end = l->begin[p + 1];
+        uint64_t key = leaf->mma ? width : term_key(l->order[i++]);
+        while (i < end) {
             uint64_t step = 0;
-            for (size_t n = 0; n < width && i < l->begin[p + 1]; n++, i++)
-                step += mix(l->order[i] + 0x9e3779b97f4a7c15);
-            key = mix(key * 3 + mix(step));
+            for (size_t n = 0; n < width && i < end; n++, i++) step += term_key(l->order[i]);
+            key = leaf->how == BY_ADDING ? add_keys(key, step) : mix(key * 3 + mix(step));
         }
         part[p] = key;
     }
@@ -74,10 +81,10 @@ static uint64_t combine_keys(const struct mr_laid *l, unsigned combination, cons
     return key[0];
 }
 
-uint64_t identify_key(const struct mr_laid *l, size_t step_terms, unsigned combination,
-                      uint64_t *part)
+uint64_t identify_key(const struct identify_leaf *leaf, const struct mr_laid *l,
+                      unsigned combination, uint64_t *part)
 {
-    part_keys(l, step_terms, part);
+    part_keys(leaf, l, part);
     return combine_keys(l, combination, part, part + l->parts);
 }
 
@@ -93,13 +100,33 @@ struct mr_arith identify_arith(const struct identify *s, const struct identify_l
     return a;
 }
 
+/* How simple a line is, as bytes to be compared: levels; ways that are not in order; cuts from the
+ * outermost in, in the order of the grammar, with their parts and tiles; ways; leaf and type. */
+enum { RANK = 2 + 7 * MR_FRAME_LEVELS + MR_FRAME_LEVELS + 2 };
 struct entry {
     char *text;
     uint64_t key;  /* of the tree, leaf and type */
     uint32_t best; /* place of the simplest line of its sum */
-    uint16_t length;
-    uint8_t levels;
+    uint8_t rank[RANK];
 };
+
+static void rank_of(const struct mr_sum_shape *sum, size_t leaf, int type, uint8_t rank[RANK])
+{
+    uint8_t *to = rank + 2;
+    memset(rank, 0, RANK);
+    rank[0] = (uint8_t)sum->levels;
+    for (int i = sum->levels - 1; i >= 0; i--) {
+        const struct mr_sum_level *l = &sum->level[i];
+        rank[1] += l->reduce != MR_REDUCE_ORDER;
+        *to++ = (uint8_t)l->cut;
+        *to++ = (uint8_t)(l->parts >> 8);
+        *to++ = (uint8_t)l->parts;
+        for (int shift = 24; shift >= 0; shift -= 8) *to++ = (uint8_t)(l->tile >> shift);
+    }
+    for (int i = sum->levels - 1; i >= 0; i--) *to++ = (uint8_t)sum->level[i].reduce;
+    rank[RANK - 2] = (uint8_t)leaf;
+    rank[RANK - 1] = (uint8_t)type;
+}
 
 struct list {
     struct entry *entry;
@@ -107,7 +134,7 @@ struct list {
     bool failed;
 };
 
-static void push(struct list *list, const struct mr_arith *a, uint64_t key)
+static void push(struct list *list, const struct mr_arith *a, size_t leaf, int type, uint64_t key)
 {
     char text[MR_ARITH_TEXT];
     if (list->count == list->room) {
@@ -126,8 +153,9 @@ static void push(struct list *list, const struct mr_arith *a, uint64_t key)
         list->failed = true;
         return;
     }
-    list->entry[list->count++] = (struct entry){copy, key, 0, (uint16_t)strlen(copy),
-                                                (uint8_t)a->sum.levels};
+    struct entry *e = &list->entry[list->count++];
+    *e = (struct entry){.text = copy, .key = key};
+    rank_of(&a->sum, leaf, type, e->rank);
 }
 
 /* All lines of one frame that come to combinations that fit. key[combination]. */
@@ -146,14 +174,16 @@ static void push_frame(const struct identify *s, const struct identify_candidate
         unsigned b = (unsigned)__builtin_ctzll(r), stands = mr_laid_combination(laid, b);
         for (int t = 0; t < s->types; t++) {
             if (!(c->alive[t] >> stands & 1)) continue;
-            uint64_t k = mix(key[stands] + (uint64_t)c->leaf * 8 + (uint64_t)t);
+            /* fma and mul-add of single products are one. */
+            uint64_t of_leaf = leaf->mma ? 64 + c->leaf : leaf->operands;
+            uint64_t k = mix(key[stands] + of_leaf * 8 + (uint64_t)t);
             for (unsigned p = promotes;; p = (p - 1) & promotes) { /* every subset, none last */
                 bool in_order = true;
                 for (int i = 0; i < f->levels; i++)
                     in_order &= !(p >> i & 1) || mr_combination_reduce(b, i) == MR_REDUCE_ORDER;
                 if (in_order) {
                     struct mr_arith a = identify_arith(s, leaf, t, f, b, p);
-                    push(list, &a, k);
+                    push(list, &a, c->leaf + 1, t, k);
                 }
                 if (!p) break;
             }
@@ -170,7 +200,7 @@ static void push_candidate(const struct identify *s, const struct identify_candi
     uint64_t key[MR_FRAME_COMBINATIONS] = {0};
     mr_combinations any = 0;
     mr_lay(&y->frame[y->member[layout->first]], laid);
-    part_keys(laid, leaf->mma ? mr_mma_step_columns(leaf->mma) : 1, scratch);
+    part_keys(leaf, laid, scratch);
     for (int t = 0; t < s->types; t++) any |= c->alive[t];
     for (; any; any &= any - 1) {
         unsigned b = (unsigned)__builtin_ctzll(any);
@@ -183,9 +213,7 @@ static void push_candidate(const struct identify *s, const struct identify_candi
 static int by_simplicity(const void *a, const void *b)
 {
     const struct entry *x = a, *y = b;
-    if (x->levels != y->levels) return x->levels - y->levels;
-    if (x->length != y->length) return x->length - y->length;
-    return strcmp(x->text, y->text);
+    return memcmp(x->rank, y->rank, RANK);
 }
 
 static int by_sum(const void *a, const void *b)
@@ -243,7 +271,7 @@ enum mr_status identify_lines(const struct identify *s, const struct identify_ou
     if (!scratch) list.failed = true;
     for (int t = 0; t < s->types; t++) {
         struct mr_arith a = {.logits = s->type[t]};
-        if (exact[t]) push(&list, &a, mix((uint64_t)t));
+        if (exact[t]) push(&list, &a, 0, t, mix((uint64_t)t));
     }
     for (size_t i = 0; i < o->fits && !status && !list.failed; i++) {
         const struct identify_candidate *c = &o->fit[i];

@@ -12,6 +12,7 @@ struct identify_operands {
     enum mr_type hidden, gate; /* words of the line */
     bool tf32;                 /* the low 13 bits are dropped, which changes some value */
     bool exact;                /* every product is a binary32 number */
+    bool subnormal;            /* some value is a subnormal of its type */
     float *rows;    /* gate weight [experts][terms] */
     float *columns; /* [terms][experts, padded to the width] */
     int least_hidden, least_gate; /* exponents of the subnormals of their types */
@@ -26,6 +27,7 @@ struct identify_leaf {
     struct mr_lane_mma steps; /* BY_STEPS */
     const struct mr_family *family;
     mr_combinations *alive[MR_IDENTIFY_TYPES]; /* [layouts], by type of the logits */
+    double *reach; /* [layouts] */
 };
 
 /* Sixteen outputs; those not live are not compared. */
@@ -36,15 +38,29 @@ struct identify_group {
     struct mr_lane_goal goal;
 };
 
+/* Every sum of the family errs by at most reach * 2^-24 * sum|p| (identify_reach): an output whose
+ * exact sum is further than that from where the rounding changes agrees with every line of less
+ * reach, unseen. `need` is that distance, in the same unit. */
+struct identify_output {
+    double need;
+    uint32_t row, expert;
+};
+
 enum { IDENTIFY_OPERANDS = 8, IDENTIFY_LEAVES = 64 };
+/* Groups of telling outputs that every line is tried on. */
+enum { IDENTIFY_TELLING = 4 };
 
 struct identify {
     struct mr_operand hidden, gate;
     const float *gate_bias;
     size_t rows, experts, padded, terms;
     float *observed; /* [rows][experts] */
+    struct identify_output *output; /* the telling ones first, by need */
+    size_t outputs;  /* in groups of sixteen they come first ... */
+    size_t from_row; /* ... then all of the rows from here on */
     int types;
     enum mr_type type[MR_IDENTIFY_TYPES];
+    int rated; /* the coarsest of them: it says what an output needs */
     struct identify_operands operands[IDENTIFY_OPERANDS];
     size_t operand_count;
     struct identify_leaf leaf[IDENTIFY_LEAVES];
@@ -55,16 +71,13 @@ struct identify {
     struct mr_error *err;
 };
 
-/* Dot, interval and choice of outputs (identify_goal.c). */
+/* Goals and the order of outputs (identify_goal.c). */
 size_t identify_types(enum mr_dtype dtype, const float *values, size_t n, enum mr_type *type);
-/* Sets goal and live; rows and experts of the group are set. */
-void identify_aim(const struct identify *s, struct identify_group *group);
-/* The groups that tell most, at most `most`. */
-enum mr_status identify_choose(const struct identify *s, size_t most, struct identify_group *group,
-                               size_t *groups);
-/* Group i of all outputs, in order, of identify_groups. */
-size_t identify_groups(const struct identify *s);
-void identify_nth(const struct identify *s, size_t i, struct identify_group *group);
+enum mr_status identify_choose(struct identify *s);
+/* Groups in the order in which they are looked at, of which `telling` come from s->output. */
+size_t identify_groups(const struct identify *s, size_t *telling);
+/* Group i; *need: least of its outputs, 0 unless it is of s->output. */
+void identify_nth(const struct identify *s, size_t i, struct identify_group *group, double *need);
 
 /* Operands and leaves (identify_leaves.c). */
 enum mr_status identify_leaves(struct identify *s);
@@ -90,9 +103,14 @@ void identify_sum(const struct identify *s, const struct identify_leaf *leaf,
                   const struct mr_laid *laid, const struct mr_lane_terms *t,
                   const struct identify_group *g, mr_combinations wanted, struct identify_work *w);
 
+/* The reach of all combinations of a layout that differ (`reduces` as of mr_layout). */
+double identify_reach(const struct identify *s, const struct identify_leaf *leaf,
+                      const struct mr_laid *laid, const uint8_t reduces[MR_FRAME_LEVELS]);
+
 /* A layout of a leaf, with the combinations in which it fits. */
 struct identify_candidate {
     uint32_t leaf, layout;
+    double reach;
     mr_combinations alive[MR_IDENTIFY_TYPES];
 };
 struct identify_outcome {
@@ -108,9 +126,10 @@ struct identify_outcome {
 };
 /* The search (identify_search.c). */
 enum mr_status identify_search(struct identify *s, struct identify_outcome *out);
-/* A key of the tree that a laid-out combination is: as mr_plan_key. part: scratch [2 * parts]. */
-uint64_t identify_key(const struct mr_laid *laid, size_t step_terms, unsigned combination,
-                      uint64_t *part);
+/* A key of the tree that a laid-out combination is: as mr_plan_key, but that adding products up one
+ * by one is the same whether it is a chain or parts of one term. part: scratch [2 * terms]. */
+uint64_t identify_key(const struct identify_leaf *leaf, const struct mr_laid *laid,
+                      unsigned combination, uint64_t *part);
 /* Fits to lines, grouped and sorted (identify_lines.c). */
 enum mr_status identify_lines(const struct identify *s, const struct identify_outcome *outcome,
                               const bool exact[MR_IDENTIFY_TYPES], struct mr_identified *out);

@@ -4,15 +4,16 @@
  * in what order the outputs are looked at does not matter; the nearest lines are chosen by a total
  * order. */
 #include <fenv.h>
+#include <math.h>
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "identify_private.h"
 
-/* Groups of telling outputs; groups at a time when many candidates are left; how few are few; how
- * many near misses are kept. */
-enum { TELLING = 4, BATCH = 4, FEW = 64, NEAR = 32 };
+/* Groups at a time while there are many candidates; how few are few; how many near misses are
+ * kept. */
+enum { TELLING = IDENTIFY_TELLING, FEW = 64, NEAR = 32 };
 
 /* A combination that failed, in which stage, and on how many outputs of a group. */
 struct miss {
@@ -51,8 +52,9 @@ struct state {
     struct identify_work *work;           /* [threads] */
     struct misses *misses;                /* [threads] */
     fenv_t *environment;                  /* [threads] */
-    struct identify_group group[TELLING]; /* or BATCH of all outputs */
-    size_t groups;
+    struct identify_group group[TELLING]; /* at hand */
+    double need[TELLING];
+    size_t groups, next, all, telling; /* groups: the next to be looked at, of all */
     struct mr_lane_terms terms[IDENTIFY_OPERANDS][TELLING];
     struct identify_candidate *candidate;
     size_t candidates;
@@ -108,13 +110,24 @@ static mr_combinations drop(struct state *x, uint32_t leaf, uint32_t layout, int
     return left;
 }
 
+/* Whether outputs of that need can tell anything of a line: of logits finer than the type that is
+ * rated, all do. */
+static bool told_by(const struct state *x, const mr_combinations alive[MR_IDENTIFY_TYPES],
+                    double reach, double need)
+{
+    for (int t = 0; t < x->s->types; t++)
+        if (t != x->s->rated && alive[t]) return true;
+    return reach >= need;
+}
+
 /* A layout on the groups at hand, until nothing of it is left. */
-static void try_layout(struct state *x, uint32_t leaf, uint32_t layout,
+static void try_layout(struct state *x, uint32_t leaf, uint32_t layout, double reach,
                        mr_combinations alive[MR_IDENTIFY_TYPES], mr_combinations left,
                        struct identify_work *w, struct misses *misses)
 {
     const struct identify_leaf *l = &x->s->leaf[leaf];
     for (size_t g = 0; g < x->groups && left; g++) {
+        if (!told_by(x, alive, reach, x->need[g])) continue;
         struct identify_group group = x->group[g];
         const struct mr_lane_terms *t = &x->terms[l->operands][g];
         if (l->how == BY_REFERENCE && (group.live & 3) == 3) { /* slow: two outputs first */
@@ -140,9 +153,12 @@ static void end_thread(struct state *x)
     fesetenv(&x->environment[omp_get_thread_num()]);
 }
 
-static void fill_terms(struct state *x)
+/* Takes the next few groups before `end`. */
+static void take_groups(struct state *x, size_t end)
 {
     struct identify *s = x->s;
+    for (x->groups = 0; x->groups < TELLING && x->next < end; x->groups++, x->next++)
+        identify_nth(s, x->next, &x->group[x->groups], &x->need[x->groups]);
     size_t n = s->operand_count * x->groups;
 #pragma omp parallel num_threads(s->threads)
     {
@@ -161,9 +177,7 @@ static void fill_terms(struct state *x)
 static enum mr_status try_all(struct state *x)
 {
     struct identify *s = x->s;
-    enum mr_status status = identify_choose(s, TELLING, x->group, &x->groups);
-    if (status) return status;
-    fill_terms(x);
+    take_groups(x, x->all);
     size_t all = 0, before = 0, found = 0;
     for (size_t v = 0; v < s->leaf_count; v++) all += s->leaf[v].family->layouts;
     for (uint32_t v = 0; v < s->leaf_count; v++) {
@@ -177,11 +191,15 @@ static enum mr_status try_all(struct state *x)
 #pragma omp for schedule(dynamic, 16)
             for (size_t i = 0; i < n; i++) {
                 mr_combinations alive[MR_IDENTIFY_TYPES] = {0}, left;
-                mr_lay(frame_of(leaf, (uint32_t)i), &w->laid);
-                left = distinct(leaf, (uint32_t)i, &w->laid);
+                uint32_t layout = (uint32_t)i;
+                mr_lay(frame_of(leaf, layout), &w->laid);
+                left = distinct(leaf, layout, &w->laid);
                 for (int t = 0; t < s->types; t++) alive[t] = left;
-                try_layout(x, v, (uint32_t)i, alive, left, w, misses);
+                double reach =
+                    identify_reach(s, leaf, &w->laid, leaf->family->layout[layout].reduces);
+                try_layout(x, v, layout, reach, alive, left, w, misses);
                 for (int t = 0; t < s->types; t++) leaf->alive[t][i] = alive[t];
+                leaf->reach[i] = reach;
                 if (i % 256 == 0) tell(x, (int)(500 * (before + i) / all));
             }
             end_thread(x);
@@ -197,7 +215,8 @@ static enum mr_status try_all(struct state *x)
     if (!x->candidate) return mr_fail(s->err, MR_ERR_MEMORY, "identify: out of memory");
     for (uint32_t v = 0; v < s->leaf_count; v++)
         for (uint32_t i = 0; i < s->leaf[v].family->layouts; i++) {
-            struct identify_candidate c = {.leaf = v, .layout = i};
+            struct identify_candidate c = {.leaf = v, .layout = i,
+                                           .reach = s->leaf[v].reach[i]};
             mr_combinations any = 0;
             for (int t = 0; t < s->types; t++) any |= c.alive[t] = s->leaf[v].alive[t][i];
             if (any) x->candidate[x->candidates++] = c;
@@ -205,47 +224,57 @@ static enum mr_status try_all(struct state *x)
     return MR_OK;
 }
 
-/* Many candidates: a few groups at a time, threads over candidates. Gives the first group that was
- * not looked at. */
-static size_t try_many(struct state *x)
+/* Candidates that the next group can tell anything of. */
+static size_t active(const struct state *x, double need)
 {
-    struct identify *s = x->s;
-    size_t all = identify_groups(s), next = 0;
-    for (x->stage = TELLING + 1; next < all && x->candidates > FEW; x->stage += BATCH + 1) {
-        for (x->groups = 0; x->groups < BATCH && next < all; x->groups++, next++)
-            identify_nth(s, next, &x->group[x->groups]);
-        fill_terms(x);
-#pragma omp parallel num_threads(s->threads)
-        {
-            begin_thread(x);
-            struct identify_work *w = &x->work[omp_get_thread_num()];
-            struct misses *misses = &x->misses[omp_get_thread_num()];
-#pragma omp for schedule(dynamic, 4)
-            for (size_t i = 0; i < x->candidates; i++) {
-                struct identify_candidate *c = &x->candidate[i];
-                mr_combinations left = 0;
-                mr_lay(frame_of(&s->leaf[c->leaf], c->layout), &w->laid);
-                for (int t = 0; t < s->types; t++) left |= c->alive[t];
-                try_layout(x, c->leaf, c->layout, c->alive, left, w, misses);
-            }
-            end_thread(x);
-        }
-        size_t left = 0;
-        for (size_t i = 0; i < x->candidates; i++) {
-            mr_combinations any = 0;
-            for (int t = 0; t < s->types; t++) any |= x->candidate[i].alive[t];
-            if (any) x->candidate[left++] = x->candidate[i];
-        }
-        x->candidates = left;
-        tell(x, 500 + (int)(500 * next / all));
-    }
-    return next;
+    size_t n = 0;
+    for (size_t i = 0; i < x->candidates; i++)
+        n += told_by(x, x->candidate[i].alive, x->candidate[i].reach, need);
+    return n;
 }
 
-/* Few candidates: threads over groups from `first` on, and every mismatch is counted.
+static mr_combinations any_type(const struct state *x, const struct identify_candidate *c)
+{
+    mr_combinations any = 0;
+    for (int t = 0; t < x->s->types; t++) any |= c->alive[t];
+    return any;
+}
+
+static void drop_empty(struct state *x)
+{
+    size_t left = 0;
+    for (size_t i = 0; i < x->candidates; i++)
+        if (any_type(x, &x->candidate[i])) x->candidate[left++] = x->candidate[i];
+    x->candidates = left;
+}
+
+/* Many candidates: a few groups at a time, threads over candidates. */
+static void try_many(struct state *x, size_t end)
+{
+    struct identify *s = x->s;
+    take_groups(x, end);
+    x->stage += TELLING + 1;
+#pragma omp parallel num_threads(s->threads)
+    {
+        begin_thread(x);
+        struct identify_work *w = &x->work[omp_get_thread_num()];
+        struct misses *misses = &x->misses[omp_get_thread_num()];
+#pragma omp for schedule(dynamic, 4)
+        for (size_t i = 0; i < x->candidates; i++) {
+            struct identify_candidate *c = &x->candidate[i];
+            if (!told_by(x, c->alive, c->reach, x->need[0])) continue;
+            mr_lay(frame_of(&s->leaf[c->leaf], c->layout), &w->laid);
+            try_layout(x, c->leaf, c->layout, c->reach, c->alive, any_type(x, c), w, misses);
+        }
+        end_thread(x);
+    }
+    drop_empty(x);
+}
+
+/* Few candidates: threads over groups first .. end - 1, and every mismatch is counted.
  * wrong [candidates][types][combinations]. */
 static enum mr_status count_few(struct state *x, const struct identify_candidate *candidate,
-                                size_t n, size_t first, uint64_t *wrong)
+                                size_t n, size_t first, size_t end, uint64_t *wrong)
 {
     struct identify *s = x->s;
     struct mr_laid laid[FEW] = {{0}};
@@ -262,25 +291,29 @@ static enum mr_status count_few(struct state *x, const struct identify_candidate
     for (int t = 0; t < s->threads; t++)
         for (size_t o = 0; o < s->operand_count && !status; o++)
             if (used[o]) status = identify_terms_new(s, &terms[t][o]);
-    size_t all = status ? 0 : identify_groups(s);
+    if (status) end = first;
 #pragma omp parallel num_threads(s->threads)
     {
         begin_thread(x);
         int me = omp_get_thread_num();
         struct identify_work *w = &x->work[me];
 #pragma omp for schedule(dynamic)
-        for (size_t g = first; g < all; g++) {
+        for (size_t g = first; g < end; g++) {
             struct identify_group group;
-            identify_nth(s, g, &group);
-            if (!group.live) continue;
+            double need;
+            identify_nth(s, g, &group, &need);
+            size_t told = 0;
+            for (size_t i = 0; i < n; i++)
+                told += told_by(x, candidate[i].alive, candidate[i].reach, need);
+            if (!group.live || !told) continue;
             for (size_t o = 0; o < s->operand_count; o++)
                 if (used[o]) identify_terms(s, &s->operands[o], &group, w->x, &terms[me][o]);
             for (size_t i = 0; i < n; i++) {
                 const struct identify_candidate *c = &candidate[i];
                 const struct identify_leaf *leaf = &s->leaf[c->leaf];
-                mr_combinations any = 0;
-                for (int t = 0; t < s->types; t++) any |= c->alive[t];
-                identify_sum(s, leaf, &laid[i], &terms[me][leaf->operands], &group, any, w);
+                if (!told_by(x, c->alive, c->reach, need)) continue;
+                identify_sum(s, leaf, &laid[i], &terms[me][leaf->operands], &group, any_type(x, c),
+                             w);
                 for (int t = 0; t < s->types; t++)
                     for (mr_combinations r = c->alive[t]; r; r &= r - 1) {
                         unsigned b = (unsigned)__builtin_ctzll(r);
@@ -292,7 +325,7 @@ static enum mr_status count_few(struct state *x, const struct identify_candidate
                         *to += (uint64_t)bad;
                     }
             }
-            tell(x, 500 + (int)(500 * g / all));
+            tell(x, 500 + (int)(500 * g / x->all));
         }
         end_thread(x);
     }
@@ -337,8 +370,11 @@ static enum mr_status measure_misses(struct state *x, struct identify_outcome *o
         const struct miss *m = &all.item[i];
         candidate[i] = (struct identify_candidate){.leaf = m->leaf, .layout = m->layout};
         candidate[i].alive[m->type] = (mr_combinations)1 << m->combination;
+        candidate[i].reach = (double)INFINITY;
     }
-    enum mr_status status = count_few(x, candidate, all.count, 0, wrong);
+    /* All outputs once: where fp32 ones were only taken ahead, not those. */
+    size_t first = x->s->from_row ? 0 : x->telling;
+    enum mr_status status = count_few(x, candidate, all.count, first, x->all, wrong);
     if (!status) settle(x, candidate, all.count, wrong, out);
     free(wrong);
     return status;
@@ -354,30 +390,51 @@ static bool nothing_dropped(const struct state *x)
     return x->candidates == layouts;
 }
 
+/* A few candidates on groups next .. end - 1. */
+static enum mr_status try_few(struct state *x, size_t end, double need,
+                              struct identify_outcome *out)
+{
+    struct identify_candidate few[FEW];
+    size_t where[FEW], n = 0;
+    uint64_t *wrong = calloc(FEW * MR_IDENTIFY_TYPES * MR_FRAME_COMBINATIONS, sizeof *wrong);
+    if (!wrong) return mr_fail(x->s->err, MR_ERR_MEMORY, "identify: out of memory");
+    for (size_t i = 0; i < x->candidates && n < FEW; i++) {
+        if (!told_by(x, x->candidate[i].alive, x->candidate[i].reach, need)) continue;
+        where[n] = i;
+        few[n++] = x->candidate[i];
+    }
+    enum mr_status status = count_few(x, few, n, x->next, end, wrong);
+    if (!status) settle(x, few, n, wrong, out);
+    for (size_t i = 0; i < n; i++) x->candidate[where[i]] = few[i];
+    free(wrong);
+    drop_empty(x);
+    x->next = end;
+    return status;
+}
+
 static enum mr_status run(struct state *x, struct identify_outcome *out)
 {
-    enum mr_status status = try_all(x);
+    enum mr_status status = identify_choose(x->s);
     if (status) return status;
-    size_t next = try_many(x);
-    if (x->candidates <= FEW && x->candidates) {
-        uint64_t *wrong = calloc(FEW * MR_IDENTIFY_TYPES * MR_FRAME_COMBINATIONS, sizeof *wrong);
-        if (!wrong) return mr_fail(x->s->err, MR_ERR_MEMORY, "identify: out of memory");
-        status = count_few(x, x->candidate, x->candidates, next, wrong);
-        if (!status) settle(x, x->candidate, x->candidates, wrong, out);
-        free(wrong);
-        if (status) return status;
+    x->all = identify_groups(x->s, &x->telling);
+    status = try_all(x);
+    while (!status && x->next < x->all && x->candidates) {
+        struct identify_group group;
+        double need;
+        size_t end = x->next < x->telling ? x->telling : x->all;
+        identify_nth(x->s, x->next, &group, &need);
+        size_t n = active(x, need);
+        if (n > FEW) try_many(x, end);
+        else if (n) status = try_few(x, end, need, out);
+        else x->next = end;
+        tell(x, 500 + (int)(500 * x->next / x->all));
     }
+    if (status) return status;
     out->everything = nothing_dropped(x) && out->nearest.mismatches == UINT64_MAX;
-    size_t fits = 0;
-    for (size_t i = 0; i < x->candidates; i++) {
-        mr_combinations any = 0;
-        for (int t = 0; t < x->s->types; t++) any |= x->candidate[i].alive[t];
-        if (any) x->candidate[fits++] = x->candidate[i];
-    }
     out->fit = x->candidate;
-    out->fits = fits;
+    out->fits = x->candidates;
     x->candidate = NULL;
-    return fits ? MR_OK : measure_misses(x, out);
+    return out->fits ? MR_OK : measure_misses(x, out);
 }
 
 enum mr_status identify_search(struct identify *s, struct identify_outcome *out)

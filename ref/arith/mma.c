@@ -49,6 +49,7 @@ static struct term accumulator(enum mr_mma_type type, uint32_t bits, struct spec
 static uint64_t truncated(struct term t, int unit)
 {
     int left = t.lsb - unit;
+    if (t.magnitude == 0) return 0; /* its own exponent, which did not count, may be above */
     if (left >= 0) return t.magnitude << left;
     return left <= -64 ? 0 : t.magnitude >> -left;
 }
@@ -93,8 +94,8 @@ static uint32_t rounded(enum mr_mma_type type, int fraction, bool nearest, bool 
     if (kept == 0) return negative && signed_zero ? t->sign : 0;
     /* Codes of positive numbers are consecutive integers: the hidden bit, or the carry of a
      * rounding, adds one to the exponent field. */
-    uint64_t code = ((uint64_t)(exponent - t->emin) << t->fraction) +
-                    (kept << (t->fraction - fraction));
+    uint64_t code =
+        ((uint64_t)(exponent - t->emin) << t->fraction) + (kept << (t->fraction - fraction));
     if (code >= (uint64_t)t->top << t->fraction) return inf_of(type, negative);
     return (negative ? t->sign : 0) | (uint32_t)code;
 }
@@ -168,8 +169,8 @@ static uint32_t group_step(const struct mr_mma *mma, const uint32_t *a, const ui
         bool any = false;
         int lsb = 0;
         for (size_t end = i + GROUP; i < end && i < k; i++) {
-            struct term t = product(mr_mma_decode(mma->a, a[i]), fa, mr_mma_decode(mma->b, b[i]),
-                                    fb, &seen);
+            struct term t =
+                product(mr_mma_decode(mma->a, a[i]), fa, mr_mma_decode(mma->b, b[i]), fb, &seen);
             /* The element types here have 2 exponent bits: shift to the least exponent's place. */
             int least = 2 * mr_mma_types[mma->a].emin - fa - fb;
             int64_t m = (int64_t)(t.magnitude << (t.lsb - least));

@@ -32,29 +32,29 @@
 #include "mma_format.h"
 
 enum mr_mma_form {
-    MR_MMA_PLAIN,        /* one fused sum of `terms` products and the accumulator */
-    MR_MMA_BY_FP16,      /* 32 fp8 products as two fp16 steps of 16 from zero, columns 0 and 1 of
-                            every four first; then the accumulator is added, rounded to nearest */
-    MR_MMA_SCALED,       /* PLAIN; each operand has a power of two for every scale_block columns */
-    MR_MMA_GROUP_SCALED  /* groups of 16 products are summed exactly, then scaled, then aligned */
+    MR_MMA_PLAIN,       /* one fused sum of `terms` products and the accumulator */
+    MR_MMA_BY_FP16,     /* 32 fp8 products as two fp16 steps of 16 from zero, columns 0 and 1 of
+                           every four first; then the accumulator is added, rounded to nearest */
+    MR_MMA_SCALED,      /* PLAIN; each operand has a power of two for every scale_block columns */
+    MR_MMA_GROUP_SCALED /* groups of 16 products are summed exactly, then scaled, then aligned */
 };
 
 enum mr_mma_rounding {
-    MR_MMA_RZ_FP32,   /* toward zero, 23 fraction bits; 2^128 and above is Inf all the same */
-    MR_MMA_RZ_E8M13,  /* the same with 13 fraction bits, the low 10 bits of the word are zero */
-    MR_MMA_RNE_FP16   /* to nearest, once, from the exact sum of aligned terms */
+    MR_MMA_RZ_FP32,  /* toward zero, 23 fraction bits; 2^128 and above is Inf all the same */
+    MR_MMA_RZ_E8M13, /* the same with 13 fraction bits, the low 10 bits of the word are zero */
+    MR_MMA_RNE_FP16  /* to nearest, once, from the exact sum of aligned terms */
 };
 
 struct mr_mma {
     const char *name;
-    const char *architecture; /* "sm_90" */
-    const char *instruction;  /* "wgmma k32" */
+    const char *architecture;           /* "sm_90" */
+    const char *instruction;            /* "wgmma k32" */
     enum mr_mma_type a, b, accumulator; /* accumulator, also the type of the result: fp32 or fp16 */
     enum mr_mma_form form;
     int terms;    /* L: products of one step */
     int fraction; /* F: a term keeps this many bits below the largest exponent of the step */
     enum mr_mma_rounding rounding;
-    int e_zero;   /* the exponent of a zero term, so the least exponent of alignment */
+    int e_zero;       /* the exponent of a zero term, so the least exponent of alignment */
     bool signed_zero; /* a sum that is not zero, and is rounded to zero, keeps its sign: of no row;
                          on Hopper such a sum is +0 */
     enum mr_mma_type scale; /* SCALED, GROUP_SCALED: ue8m0 or ue4m3 */

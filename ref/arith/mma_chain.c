@@ -68,6 +68,8 @@ struct chain {
     uint32_t *codes; /* [BLOCK_ROWS, n] encodings */
     float *value;    /* [BLOCK_ROWS, n] */
     uint32_t *code;
+    struct mr_mma_scale *scale; /* GROUP_SCALED: [BLOCK_ROWS, blocks] */
+    size_t blocks;
     bool special[BLOCK_ROWS];
 };
 
@@ -109,17 +111,31 @@ static size_t run_tile(const struct chain *w, size_t local, size_t first, size_t
         for (size_t r = 0; w->c && r < rows; r++)
             for (size_t i = 0; i < cols; i++)
                 d[r * width + i] = widened(&b->mma, w->c[(first + r) * b->cols + base + i]);
-        struct mr_mma_rows in = {&b->mma,
-                                 b->panels + (tile * b->k + w->begin) * (width + width / 2),
-                                 w->value + local * w->n, w->code + local * w->n, w->n, w->n};
+        struct mr_mma_rows in = {.mma = &b->mma,
+                                 .tile = b->panels + (tile * b->k + w->begin) * (width + width / 2),
+                                 .value = w->value + local * w->n,
+                                 .code = w->code + local * w->n,
+                                 .stride = w->n,
+                                 .n = w->n};
+        if (w->scale) {
+            size_t block = tile * b->blocks + w->begin / (size_t)b->mma.scale_block;
+            in.a_scales = w->scale + local * w->blocks;
+            in.a_blocks = w->blocks;
+            in.b_significands = b->significands + block * width;
+            in.b_exponents = b->exponents + block * width;
+        }
         struct environment saved = enter(b->mma.form == MR_MMA_BY_FP16);
-        MR_ISA_PICK(mr_mma_run)(&in, d, bad);
+        if (w->scale)
+            MR_ISA_PICK(mr_mma_run_groups)(&in, d, bad);
+        else
+            MR_ISA_PICK(mr_mma_run)(&in, d, bad);
         leave(&saved);
     }
     for (size_t r = 0; r < rows; r++) {
         for (size_t i = 0; i < cols; i++) {
             size_t at = (first + r) * b->cols + base + i;
-            if (b->panels && !bad[r * width + i] && !w->special[local + r] && !b->special[base + i]) {
+            if (b->panels && !bad[r * width + i] && !w->special[local + r] &&
+                !b->special[base + i]) {
                 w->d[at] = narrowed(&b->mma, d[r * width + i]);
                 continue;
             }
@@ -140,11 +156,16 @@ static void decode_block(struct chain *w, size_t first, size_t rows)
         if (b->panels)
             w->special[r] = mr_mma_read_row(&b->mma, b->mma.a, codes, w->begin, w->n, scales,
                                             w->value + r * w->n, w->code + r * w->n);
+        if (w->scale)
+            w->special[r] |=
+                mr_mma_read_scales(&b->mma, scales + w->begin / (size_t)b->mma.scale_block,
+                                   w->blocks, w->scale + r * w->blocks);
     }
     /* The loops take full groups of rows: what is left of the last one is zeros. */
     for (size_t r = rows; b->panels && r < BLOCK_ROWS; r++) {
         memset(w->value + r * w->n, 0, w->n * sizeof *w->value);
         memset(w->code + r * w->n, 0, w->n * sizeof *w->code);
+        if (w->scale) memset(w->scale + r * w->blocks, 0, w->blocks * sizeof *w->scale);
     }
 }
 
@@ -152,7 +173,8 @@ static enum mr_status check(const struct mr_mma_packed *b, const struct mr_mma_o
                             size_t begin, size_t end, struct mr_error *err)
 {
     if (a->cols != b->k)
-        return mr_fail(err, MR_ERR_SHAPE, "operand a has %zu columns, operand b %zu", a->cols, b->k);
+        return mr_fail(err, MR_ERR_SHAPE, "operand a has %zu columns, operand b %zu", a->cols,
+                       b->k);
     if (begin > end || end > b->k)
         return mr_fail(err, MR_ERR_USAGE, "no columns %zu to %zu in %zu", begin, end, b->k);
     if (b->scales && (!a->scales || begin % (size_t)b->mma.scale_block))
@@ -168,12 +190,20 @@ enum mr_status mr_mma_chain(const struct mr_mma_packed *b, const struct mr_mma_o
 {
     enum mr_status status = check(b, a, begin, end, err);
     if (status) return status;
+    if (begin == end) { /* no step: not even a NaN becomes canonical */
+        for (size_t i = 0; i < a->rows * b->cols; i++) d[i] = c ? c[i] : 0;
+        return MR_OK;
+    }
     struct chain w = {.b = b, .a = a, .begin = begin, .n = end - begin, .c = c, .d = d};
     size_t elements = BLOCK_ROWS * w.n + 1;
     w.codes = malloc(elements * sizeof *w.codes);
     w.value = malloc(elements * sizeof *w.value);
     w.code = malloc(elements * sizeof *w.code);
-    if (!w.codes || !w.value || !w.code)
+    if (b->significands) {
+        w.blocks = (w.n + (size_t)b->mma.scale_block - 1) / (size_t)b->mma.scale_block;
+        w.scale = malloc(BLOCK_ROWS * w.blocks * sizeof *w.scale);
+    }
+    if (!w.codes || !w.value || !w.code || (b->significands && !w.scale))
         status = mr_fail(err, MR_ERR_MEMORY, "out of memory for %d rows of %zu columns", BLOCK_ROWS,
                          w.n);
     size_t left = 0;
@@ -189,5 +219,6 @@ enum mr_status mr_mma_chain(const struct mr_mma_packed *b, const struct mr_mma_o
     free(w.codes);
     free(w.value);
     free(w.code);
+    free(w.scale);
     return status;
 }

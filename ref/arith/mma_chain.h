@@ -1,7 +1,8 @@
 /* Chains of tensor-core steps for many outputs at once: every bit as mr_mma_step gives it.
  *
  *     mr_mma_pack(mma, &gate, NULL, &packed, &err);        once for a gate weight [experts, hidden]
- *     mr_mma_chain(packed, &hidden, 0, hidden.cols, NULL, logits, &err);      from zero, all columns
+ *     mr_mma_chain(packed, &hidden, 0, hidden.cols, NULL, logits, &err);      from zero, all
+ * columns
  *
  * Split-K, tiles dealt to slices and other orders are made of an order and several ranges. */
 #ifndef MOEREF_MMA_CHAIN_H
@@ -24,8 +25,8 @@ struct mr_mma_packed;
 
 /* Decodes operand b. Position p of a chain is column order[p] of both operands; order NULL is
  * ascending, else it has b->cols entries, each a column (repeats are allowed). Everything is
- * copied, also *mma. Block-scaled mma takes no order: MR_ERR_UNSUPPORTED. An order beyond the columns
- * is MR_ERR_USAGE. */
+ * copied, also *mma. Block-scaled mma takes no order: MR_ERR_UNSUPPORTED. An order beyond the
+ * columns is MR_ERR_USAGE. */
 enum mr_status mr_mma_pack(const struct mr_mma *mma, const struct mr_mma_operand *b,
                            const uint32_t *order, struct mr_mma_packed **out, struct mr_error *err);
 void mr_mma_packed_free(struct mr_mma_packed *packed); /* NULL is allowed */

@@ -62,8 +62,10 @@ static void explain_types(struct word arch, struct word unit, const struct word 
 {
     int a = mr_mma_type_parse(w[0].text, (size_t)w[0].length);
     if (a < MR_MMA_BF16 || a > MR_MMA_E2M1) {
-        snprintf(text, size, "unknown operand type '%.*s' (known: bf16 fp16 tf32 e4m3 e5m2 e3m2 "
-                 "e2m3 e2m1)", w[0].length, w[0].text);
+        snprintf(text, size,
+                 "unknown operand type '%.*s' (known: bf16 fp16 tf32 e4m3 e5m2 e3m2 "
+                 "e2m3 e2m1)",
+                 w[0].length, w[0].text);
         return;
     }
     if (lacks(arch, a)) {
@@ -72,8 +74,10 @@ static void explain_types(struct word arch, struct word unit, const struct word 
     }
     int b = n > 1 ? mr_mma_type_parse(w[1].text, (size_t)w[1].length) : a;
     if (n > 1 && (b < MR_MMA_BF16 || b > MR_MMA_E2M1)) {
-        snprintf(text, size, "unknown type '%.*s' (known: bf16 fp16 tf32 e4m3 e5m2 e3m2 e2m3 "
-                 "e2m1)", w[1].length, w[1].text);
+        snprintf(text, size,
+                 "unknown type '%.*s' (known: bf16 fp16 tf32 e4m3 e5m2 e3m2 e2m3 "
+                 "e2m1)",
+                 w[1].length, w[1].text);
         return;
     }
     bool accumulator = n > 1 && b == MR_MMA_FP16;
@@ -86,14 +90,15 @@ static void explain_types(struct word arch, struct word unit, const struct word 
     else if (n > 1 && (a == MR_MMA_BF16 || a == MR_MMA_TF32))
         say(text, size, "bf16 and tf32 operands accumulate in fp32 only");
     else if (n > 2 && !(n == 3 && is(w[2], "fp16")))
-        snprintf(text, size, "'%.*s' is no accumulator (fp16, or nothing for fp32)", w[n - 1].length,
-                 w[n - 1].text);
+        snprintf(text, size, "'%.*s' is no accumulator (fp16, or nothing for fp32)",
+                 w[n - 1].length, w[n - 1].text);
     else if (is(unit, "mx") && (accumulator || n > 2))
         say(text, size, "block-scaled instructions accumulate in fp32 only");
     else if (is(unit, "mx"))
         say(text, size, "mx operands are e4m3 e5m2 e3m2 e2m3 e2m1");
     else if (is(unit, "mma") && is_small(a))
-        say(text, size, "mma.sync of sm_90 and sm_100 has no types of 6 and 4 bits (leave 'mma' out "
+        say(text, size,
+            "mma.sync of sm_90 and sm_100 has no types of 6 and 4 bits (leave 'mma' out "
             "for tcgen05; 'rtx' is mma.sync of sm_120)");
     else if (unit.length)
         snprintf(text, size, "no row of its own: '%.*s' is understood without '%.*s'", w[0].length,
@@ -109,8 +114,10 @@ void mr_mma_explain(const char *name, size_t length, char *text, size_t size)
     int n = split(name, length, w), known = 0;
     for (size_t i = 0; i < sizeof arches / sizeof *arches; i++) known |= is(w[0], arches[i]);
     if (!known) {
-        snprintf(text, size, "unknown architecture '%.*s' (known: volta turing ampere ada hopper "
-                 "blackwell)", w[0].length, w[0].text);
+        snprintf(text, size,
+                 "unknown architecture '%.*s' (known: volta turing ampere ada hopper "
+                 "blackwell)",
+                 w[0].length, w[0].text);
         return;
     }
     struct word unit = {"", 0};
@@ -119,12 +126,14 @@ void mr_mma_explain(const char *name, size_t length, char *text, size_t size)
     if ((is(unit, "rtx") || is(unit, "mx")) && !is(w[0], "blackwell"))
         snprintf(text, size, "'%.*s' is a unit of Blackwell", unit.length, unit.text);
     else if (is(unit, "mma") && !is(w[0], "blackwell") && !is(w[0], "hopper"))
-        say(text, size, "'mma' is for Hopper and Blackwell, where mma.sync differs from wgmma and "
+        say(text, size,
+            "'mma' is for Hopper and Blackwell, where mma.sync differs from wgmma and "
             "tcgen05; before, all is mma.sync: leave it out");
     else if (n == at)
         say(text, size, "an operand type must follow (bf16 fp16 tf32 e4m3 e5m2 e3m2 e2m3 e2m1)");
     else if (is(w[at], "mxf4") || is(w[at], "nvf4"))
-        say(text, size, is(w[0], "blackwell")
+        say(text, size,
+            is(w[0], "blackwell")
                 ? "mxf4 and nvf4 stand alone: blackwell-mxf4, blackwell-nvf4"
                 : "FP6 and FP4 tensor cores came with Blackwell (sm_100, sm_120)");
     else

@@ -15,18 +15,16 @@ void mr_mma_gather(const struct mr_mma_operand *m, enum mr_mma_type type, const 
 {
     unsigned bytes = mr_mma_types[type].bytes;
     const unsigned char *row = (const unsigned char *)m->data + r * m->pitch * bytes;
-    for (size_t p = begin; p < end; p++) {
-        const unsigned char *at = row + (order ? order[p] : p) * bytes;
+    size_t n = end - begin;
+    for (size_t i = 0; bytes == 1 && i < n; i++)
+        codes[i] = row[order ? order[begin + i] : begin + i];
+    for (size_t i = 0; bytes == 2 && i < n; i++) {
         uint16_t half;
-        if (bytes == 1) {
-            codes[p - begin] = *at;
-        } else if (bytes == 2) {
-            memcpy(&half, at, 2);
-            codes[p - begin] = half;
-        } else {
-            memcpy(&codes[p - begin], at, 4);
-        }
+        memcpy(&half, row + 2 * (order ? order[begin + i] : begin + i), sizeof half);
+        codes[i] = half;
     }
+    for (size_t i = 0; bytes == 4 && i < n; i++)
+        memcpy(&codes[i], row + 4 * (order ? order[begin + i] : begin + i), sizeof *codes);
 }
 
 /* Multiplies values by the scales of their blocks, exactly: both the value and the exponents stay
@@ -56,52 +54,80 @@ bool mr_mma_read_row(const struct mr_mma *mma, enum mr_mma_type type, const uint
                      size_t begin, size_t n, const uint8_t *scales, float *value, uint32_t *code)
 {
     bool special = MR_ISA_PICK(mr_mma_read)(mr_mma_how(mma, type), codes, n, value, code);
-    if (scales) special |= apply_scales(mma, begin, n, scales, value, code);
+    if (scales && mma->form == MR_MMA_SCALED)
+        special |= apply_scales(mma, begin, n, scales, value, code);
     return special;
 }
 
-/* Column `col` of the packed operand into its place in a tile. */
-static void place(struct mr_mma_packed *p, size_t col, const float *value, const uint32_t *code)
+bool mr_mma_read_scales(const struct mr_mma *mma, const uint8_t *scales, size_t n,
+                        struct mr_mma_scale *out)
 {
-    size_t width = p->shape.width, half = width / 2, line = width + half, lane = col % width;
-    float *tile = p->panels + col / width * p->k * line;
-    uint32_t mask = lane < half ? 0xffff : 0xffff0000;
-    for (size_t k = 0; k < p->k; k++) {
-        float *at = tile + k * line;
-        at[lane] = value[k];
-        uint32_t word = f32_bits(at[width + lane % half]);
-        word = (word & ~mask) | (code[k] & mask);
-        memcpy(&at[width + lane % half], &word, sizeof word);
+    bool special = false;
+    for (size_t i = 0; i < n; i++) {
+        struct mr_mma_number x = mr_mma_decode(mma->scale, scales[i]);
+        special |= x.class == MR_MMA_NAN;
+        out[i] = (struct mr_mma_scale){(float)(int32_t)x.significand, x.exponent};
     }
+    return special;
 }
 
-/* The loops serve sums of products that binary32 holds, in 32-bit integers. */
+/* The loops serve sums of products that binary32 holds, in 32-bit integers; and groups of FP4. */
 static bool has_loops(const struct mr_mma *mma)
 {
-    return mma->form != MR_MMA_GROUP_SCALED && mma->fraction <= 25 && mma->fraction >= 0;
+    if (mma->form == MR_MMA_GROUP_SCALED)
+        return mma->a == MR_MMA_E2M1 && mma->b == MR_MMA_E2M1 && mma->fraction <= 35 &&
+               mma->terms == 64 && !mma->signed_zero;
+    return mma->fraction <= 25 && mma->fraction >= 0;
 }
 
-static enum mr_status fill(struct mr_mma_packed *p, const struct mr_mma_operand *b,
-                           struct mr_error *err)
+enum { PIECE = 64, MOST_WIDTH = 64 };
+
+/* Positions [at, at + n) of a tile, from columns that are contiguous to lanes that are. */
+static void fill_piece(struct mr_mma_packed *p, size_t tile, size_t at, size_t n)
 {
-    float *value = malloc(p->k * sizeof *value + 1);
-    uint32_t *code = malloc(p->k * sizeof *code + 1);
-    if (!value || !code) {
-        free(value);
-        free(code);
-        return mr_fail(err, MR_ERR_MEMORY, "out of memory for %zu decoded elements", p->k);
-    }
-    for (size_t col = 0; col < p->cols; col++) {
-        uint32_t *codes = p->codes + col * p->k;
+    float value[MOST_WIDTH][PIECE] = {{0}};
+    uint32_t code[MOST_WIDTH][PIECE] = {{0}};
+    size_t width = p->shape.width, half = width / 2;
+    for (size_t lane = 0; lane < width && tile * width + lane < p->cols; lane++) {
+        size_t col = tile * width + lane;
         const uint8_t *scales = p->scales ? p->scales + col * p->blocks : NULL;
-        mr_mma_gather(b, p->mma.b, p->order, col, 0, p->k, codes);
-        if (!p->panels) continue;
-        p->special[col] = mr_mma_read_row(&p->mma, p->mma.b, codes, 0, p->k, scales, value, code);
-        place(p, col, value, code);
+        p->special[col] |= mr_mma_read_row(&p->mma, p->mma.b, p->codes + col * p->k + at, at, n,
+                                           scales, value[lane], code[lane]);
     }
-    free(value);
-    free(code);
-    return MR_OK;
+    for (size_t k = 0; k < n; k++) {
+        float *line = p->panels + (tile * p->k + at + k) * (width + half);
+        for (size_t i = 0; i < width; i++) line[i] = value[i][k];
+        for (size_t i = 0; i < half; i++) {
+            uint32_t both = (code[i][k] & 0xffff) | (code[i + half][k] & 0xffff0000);
+            memcpy(&line[width + i], &both, sizeof both);
+        }
+    }
+}
+
+/* GROUP_SCALED: scales of a column into its lane. */
+static bool fill_scales(struct mr_mma_packed *p, size_t col)
+{
+    size_t width = p->shape.width;
+    bool special = false;
+    for (size_t block = 0; block < p->blocks; block++) {
+        size_t at = (col / width * p->blocks + block) * width + col % width;
+        struct mr_mma_scale x;
+        special |= mr_mma_read_scales(&p->mma, p->scales + col * p->blocks + block, 1, &x);
+        p->significands[at] = x.significand;
+        p->exponents[at] = x.exponent;
+    }
+    return special;
+}
+
+static void fill(struct mr_mma_packed *p, const struct mr_mma_operand *b)
+{
+    for (size_t col = 0; p->significands && col < p->cols; col++)
+        p->special[col] = fill_scales(p, col);
+    for (size_t col = 0; col < p->cols; col++)
+        mr_mma_gather(b, p->mma.b, p->order, col, 0, p->k, p->codes + col * p->k);
+    for (size_t tile = 0; p->panels && tile < p->tiles; tile++)
+        for (size_t at = 0; at < p->k; at += PIECE)
+            fill_piece(p, tile, at, p->k - at < PIECE ? p->k - at : PIECE);
 }
 
 enum mr_status mr_mma_pack(const struct mr_mma *mma, const struct mr_mma_operand *b,
@@ -109,9 +135,10 @@ enum mr_status mr_mma_pack(const struct mr_mma *mma, const struct mr_mma_operand
 {
     *out = NULL;
     if (order && mma->scale_block)
-        return mr_fail(err, MR_ERR_UNSUPPORTED,
-                       "%s: scales belong to blocks of columns, so there is only the ascending order",
-                       mma->name);
+        return mr_fail(
+            err, MR_ERR_UNSUPPORTED,
+            "%s: scales belong to blocks of columns, so there is only the ascending order",
+            mma->name);
     if (mma->scale_block && !b->scales)
         return mr_fail(err, MR_ERR_USAGE, "%s: operand b has no scales", mma->name);
     for (size_t i = 0; order && i < b->cols; i++)
@@ -133,20 +160,21 @@ enum mr_status mr_mma_pack(const struct mr_mma *mma, const struct mr_mma_operand
     p->special = calloc(p->cols + 1, 1);
     if (order) p->order = malloc(p->k * sizeof *order + 1);
     if (mma->scale_block) p->scales = malloc(p->cols * p->blocks + 1);
-    if (loops) p->panels = calloc(words + 1, sizeof *p->panels);
+    if (loops) p->panels = malloc((words + 1) * sizeof *p->panels);
+    bool groups = loops && mma->form == MR_MMA_GROUP_SCALED;
+    size_t scales = p->tiles * p->blocks * p->shape.width;
+    if (groups) p->significands = calloc(scales + 1, sizeof *p->significands);
+    if (groups) p->exponents = calloc(scales + 1, sizeof *p->exponents);
     if (!p->codes || !p->special || (order && !p->order) || (mma->scale_block && !p->scales) ||
-        (loops && !p->panels)) {
+        (loops && !p->panels) || (groups && (!p->significands || !p->exponents))) {
         mr_mma_packed_free(p);
-        return mr_fail(err, MR_ERR_MEMORY, "out of memory for an operand of %zu x %zu", p->cols, p->k);
+        return mr_fail(err, MR_ERR_MEMORY, "out of memory for an operand of %zu x %zu", p->cols,
+                       p->k);
     }
     if (order) memcpy(p->order, order, p->k * sizeof *order);
     for (size_t col = 0; mma->scale_block && col < p->cols; col++)
         memcpy(p->scales + col * p->blocks, b->scales + col * b->scale_pitch, p->blocks);
-    enum mr_status status = fill(p, b, err);
-    if (status) {
-        mr_mma_packed_free(p);
-        return status;
-    }
+    fill(p, b);
     *out = p;
     return MR_OK;
 }
@@ -159,5 +187,7 @@ void mr_mma_packed_free(struct mr_mma_packed *p)
     free(p->scales);
     free(p->panels);
     free(p->special);
+    free(p->significands);
+    free(p->exponents);
     free(p);
 }

@@ -2,28 +2,27 @@
  *
  * A step. Products p of two elements are exact in binary32: significands have at most 11 bits. The
  * alignment exponent E comes from integer sums of un-normalised exponents, in lanes of 16 bits.
- * Then s = 2^(F - E), and the conversion of p * s to int32 truncates it toward zero to a multiple of
- * 2^(E - F): that is the term. The integers are added; their sum, rounded toward zero to binary32
- * by the conversion (or as the form wants it), times 2^(E - F), is the result.
+ * Then s = 2^(F - E), and the conversion of p * s to int32 truncates it toward zero to a multiple
+ * of 2^(E - F): that is the term. The integers are added; their sum, rounded toward zero to
+ * binary32 by the conversion (or as the form wants it), times 2^(E - F), is the result.
  *
  * Why it is exact, for MMA_LEAST <= E <= MMA_MOST and F <= 25:
  * - |p| < 2^(E + 2) < 2^128: nothing overflows. s and 2^(E - F) are normal numbers.
- * - A p that counts has |p| >= 2^(E - F) >= 2^-125. It is a normal number, so exact, and so is p * s.
- *   Any other p may be rounded on underflow, to at most 2^-126 in magnitude: p * s is below 1 and
- *   truncates to 0, as it must, however the processor rounds (subnormals included).
- * - |p * s| < 2^(F + 2) <= 2^27, by at least 2^-7 of it for types of at most 11 bits; so 16 terms
- *   fit into 32 bits with their sign. Adding the next 16, and c (< 2^26), may overflow: sums are
- *   modular, and each such addition is tested by the signs.
- * - A sum that is not 0 is at least 2^(E - F) >= 2^-125 and below 2^(E - F + 31) <= 2^126: the result
- *   is normal, and is the binary32 number with the integer's leading 24 bits.
+ * - A p that counts has |p| >= 2^(E - F) >= 2^-125. It is a normal number, so exact, and so is its
+ *   product with s. Any other p may be rounded on underflow, to at most 2^-126 in magnitude: times
+ * s it is below 1 and truncates to 0, as it must, however the processor rounds.
+ * - |p * s| < 2^(F + 2) <= 2^27, so that 16 terms are below 2^31: they fit with their sign. Adding
+ *   the next 16, and c (< 2^26), may overflow: sums are modular, and each such addition is tested
+ * by the signs.
+ * - A sum that is not 0 is at least 2^(E - F) >= 2^-125 and below 2^(E - F + 31) <= 2^126: its
+ *   result is normal, and is the binary32 number with the integer's leading 24 bits.
  * - A c that is subnormal is as nothing beside such an E; Inf and NaN have an exponent above MOST.
- * E below MMA_LEAST with a product or c that is not 0, E above MMA_MOST, a sum that overflowed: each
- * makes the output bad, and it stays bad to the end of the chain. If every term is zero, so is the
- * result (+0), for any E. Elements that are Inf or NaN are found when they are read. */
+ * E below MMA_LEAST with a product or c that is not 0, E above MMA_MOST, a sum that overflowed:
+ * each makes the output bad, and it stays bad to the end of the chain. If every term is zero, so is
+ * the result (+0), for any E. Elements that are Inf or NaN are found when they are read. */
 #include "mma_simd.h"
 
 #include "../num/bits.h"
-#include "../num/num.h"
 #include "../vec.h"
 
 enum { LANES = 2 * MR_LANES, WIDTH = 2 * LANES, BLOCK = 16 };
@@ -38,17 +37,17 @@ typedef int16_t vs __attribute__((vector_size(8 * MR_LANES)));
 
 /* Toward zero whatever the rounding mode; what does not fit is unspecified. */
 #if defined(__AVX512F__)
-#define TRUNCATE(v) ((vu)_mm512_cvttps_epi32((__m512)(v)))
+#define TRUNCATE(v)  ((vu)_mm512_cvttps_epi32((__m512)(v)))
 #define MAX_16(a, b) ((vu)_mm512_max_epi16((__m512i)(a), (__m512i)(b)))
 #elif defined(__AVX2__)
-#define TRUNCATE(v) ((vu)_mm256_cvttps_epi32((__m256)(v)))
+#define TRUNCATE(v)  ((vu)_mm256_cvttps_epi32((__m256)(v)))
 #define MAX_16(a, b) ((vu)_mm256_max_epi16((__m256i)(a), (__m256i)(b)))
 #elif defined(__SSE2__)
 #include <emmintrin.h>
-#define TRUNCATE(v) ((vu)_mm_cvttps_epi32((__m128)(v)))
+#define TRUNCATE(v)  ((vu)_mm_cvttps_epi32((__m128)(v)))
 #define MAX_16(a, b) ((vu)_mm_max_epi16((__m128i)(a), (__m128i)(b)))
 #else
-#define TRUNCATE(v) ((vu)__builtin_convertvector((v), mr_vi2))
+#define TRUNCATE(v)  ((vu) __builtin_convertvector((v), mr_vi2))
 MR_INLINE vu max_16(vu a, vu b)
 {
     vu more = (vu)((vs)a > (vs)b);
@@ -120,8 +119,8 @@ bool MR_ISA_NAME(mr_mma_read)(struct mr_mma_reading how, const uint32_t *codes, 
 /* One group of rows in the middle of its chains. */
 struct state {
     mr_vf2 c[ROWS][2];
-    vu bad[ROWS][2];   /* sign bits */
-    vu bad16[ROWS];    /* sign bits of 16-bit lanes */
+    vu bad[ROWS][2]; /* sign bits */
+    vu bad16[ROWS];  /* sign bits of 16-bit lanes */
 };
 
 /* The integer sums of one step in units of 2^(e - F); e are exponent codes. */
@@ -144,10 +143,10 @@ MR_INLINE struct limits limits_of(const struct mr_mma *mma)
     int nonzero = BIAS - 252;
     int span = mma->e_zero > MMA_LEAST ? 0 : BIAS + MMA_LEAST - nonzero;
     int emin = mr_mma_types[mma->accumulator].emin;
-    return (struct limits){(vs){0} + (int16_t)nonzero, (vs){0} + (int16_t)span,
-                           (vs){0} + (int16_t)(BIAS + MMA_MOST),
-                           splat((uint32_t)(BIAS + least) * 0x10001u), splat((uint32_t)(emin + 127)),
-                           (uint32_t)(127 + mma->fraction + BIAS)};
+    return (struct limits){
+        (vs){0} + (int16_t)nonzero,           (vs){0} + (int16_t)span,
+        (vs){0} + (int16_t)(BIAS + MMA_MOST), splat((uint32_t)(BIAS + least) * 0x10001u),
+        splat((uint32_t)(emin + 127)),        (uint32_t)(127 + mma->fraction + BIAS)};
 }
 
 /* The code of c: 0 for a zero, else exponent + 2 * MMA_CODE_BIAS. */
@@ -183,8 +182,7 @@ MR_INLINE void align_and_add(const struct mr_mma_rows *in, const struct limits *
 {
     vu e[ROWS];
 #pragma GCC unroll 4
-    for (int r = 0; r < ROWS; r++)
-        e[r] = code_of(st->c[r][0], l) | code_of(st->c[r][1], l) << 16;
+    for (int r = 0; r < ROWS; r++) e[r] = code_of(st->c[r][0], l) | code_of(st->c[r][1], l) << 16;
     for (size_t i = 0; i < n; i++) {
         size_t k = at + (index ? index[i] : i);
         vu b = load_u(in->tile + k * (WIDTH + LANES) + WIDTH);
@@ -275,23 +273,45 @@ MR_INLINE void run_plain(const struct mr_mma_rows *in, float *d, uint32_t *bad)
     finish(&st, d, bad);
 }
 
-/* fp16 accumulators, lane by lane: the sum is exact in binary64. A result that is not an ordinary
- * number is bad. */
-static void round_to_fp16(const struct aligned *sums, uint32_t up, struct state *st)
+/* magnitude * 2^q rounded to nearest even to an fp16 number, q >= -47, magnitude below 2^31. Sign
+ * bits of *bad: where that is beyond 65504, or zero without magnitude being zero. */
+MR_INLINE mr_vf2 nearest_fp16(vu magnitude, mr_vi2 q, vu *bad)
+{
+    /* Position of the leading bit, from a conversion that rounding cannot carry over it. */
+    mr_vf2 lead = __builtin_convertvector((mr_vi2)(magnitude & ~(magnitude >> 1)), mr_vf2);
+    mr_vi2 drop = MR_MAX_I2((mr_vi2)((vu)lead >> 23) - (127 + 10), -24 - q);
+    drop = MR_MAX_I2(drop, (mr_vi2){0});
+    vu half = (splat(1) << (vu)drop) >> 1;
+    vu odd = (magnitude >> (vu)drop) & 1;
+    vu n = (magnitude + ((half - 1 + odd) & (vu)(half != 0))) >> (vu)drop;
+    mr_vf2 unit = (mr_vf2)(((vu)(drop + q) + 127) << 23);
+    mr_vf2 f = __builtin_convertvector((mr_vi2)n, mr_vf2) * unit;
+    *bad |= (vu)((vu)f >= 0x47800000) | ((vu)(n == 0) & (vu)(magnitude != 0));
+    return f;
+}
+
+MR_INLINE void round_to_fp16(const struct aligned *sums, const struct limits *l, struct state *st)
 {
     for (int r = 0; r < ROWS; r++) {
         for (int h = 0; h < 2; h++) {
-            for (int i = 0; i < LANES; i++) {
-                int32_t sum = (int32_t)sums->sum[r][h][i];
-                uint64_t scale = (uint64_t)(sums->e[r][h][i] - up + 1150) << 52; /* 1023 + 127 */
-                double x = (double)sum * f64_from(scale);
-                uint32_t half = mr_fp16_encode(x, MR_RNE, MR_OVERFLOW_IEEE) & 0x7fff;
-                if (half >= 0x7c00 || (half == 0 && sum != 0)) st->bad[r][h][i] |= 0x80000000;
-                uint32_t word = f16_to_f32(half) | (sum < 0 ? 0x80000000 : 0);
-                st->c[r][h][i] = f32_from(word);
-            }
+            vu sum = sums->sum[r][h], negative = (vu)((mr_vi2)sum >> 31);
+            mr_vi2 q = (mr_vi2)(sums->e[r][h] - (l->up - 127)); /* E - F */
+            mr_vf2 f = nearest_fp16((sum ^ negative) - negative, q, &st->bad[r][h]);
+            st->c[r][h] = (mr_vf2)((vu)f | (sum & 0x80000000));
         }
     }
+}
+
+/* x + y of fp16 numbers, to nearest, as the thread rounds: first to 24 bits, then to 11, which is
+ * the same as once (S. A. Figueroa, "When is double rounding innocuous?", 1995: 24 >= 2 * 11 + 2;
+ * subnormal sums are exact). Inf and NaN are as numbers above 65504 to nearest_fp16. */
+MR_INLINE mr_vf2 add_fp16(mr_vf2 x, mr_vf2 y, vu *bad)
+{
+    vu sum = (vu)(x + y), field = (sum >> 23) & 255;
+    vu significand = ((sum & 0x7fffff) | 0x800000) & (vu)(field != 0);
+    mr_vi2 q = MR_MAX_I2((mr_vi2)field - (127 + 23), (mr_vi2){0} - 47);
+    mr_vf2 f = nearest_fp16(significand, q, bad);
+    return (mr_vf2)((vu)f | (sum & 0x80000000));
 }
 
 static void run_fp16(const struct mr_mma_rows *in, float *d, uint32_t *bad)
@@ -303,7 +323,7 @@ static void run_fp16(const struct mr_mma_rows *in, float *d, uint32_t *bad)
     for (size_t k = 0; k < in->n; k += step) {
         struct aligned sums;
         align_and_add(in, &l, k, in->n - k < step ? in->n - k : step, NULL, &st, &sums);
-        round_to_fp16(&sums, l.up, &st);
+        round_to_fp16(&sums, &l, &st);
     }
     finish(&st, d, bad);
 }
@@ -321,13 +341,12 @@ MR_INLINE mr_vf2 toward_zero(vu sum)
     return (mr_vf2)(((vu)f - up) | sign);
 }
 
-/* Two fp16 steps from zero, then the accumulator. h + c in binary32 is what is wanted if the
- * accumulator is fp32; both are multiples of 2^-24 below 2^17 if it is fp16, which binary64 adds
- * exactly. */
+/* Two fp16 steps from zero, then the accumulator, by an addition of its type. */
 static void run_by_fp16(const struct mr_mma_rows *in, float *d, uint32_t *bad)
 {
-    static const uint8_t pair[2][16] = {{0, 1, 4, 5, 8, 9, 12, 13, 16, 17, 20, 21, 24, 25, 28, 29},
-                                        {2, 3, 6, 7, 10, 11, 14, 15, 18, 19, 22, 23, 26, 27, 30, 31}};
+    uint8_t pair[2][16]; /* columns 0, 1, 4, 5 ... 29; 2, 3, 6, 7 ... 31 */
+    for (int i = 0; i < 32; i++)
+        pair[i / 16][i % 16] = (uint8_t)(i % 16 / 2 * 4 + i % 2 + i / 16 * 2);
     bool half = in->mma->accumulator == MR_MMA_FP16;
     struct limits l = limits_of(in->mma);
     struct state st;
@@ -342,7 +361,7 @@ static void run_by_fp16(const struct mr_mma_rows *in, float *d, uint32_t *bad)
             struct aligned sums;
             align_and_add(in, &l, k, n, pair[p], &st, &sums);
             if (half) {
-                round_to_fp16(&sums, l.up, &st);
+                round_to_fp16(&sums, &l, &st);
                 continue;
             }
             for (int r = 0; r < ROWS; r++)
@@ -351,11 +370,11 @@ static void run_by_fp16(const struct mr_mma_rows *in, float *d, uint32_t *bad)
         }
         for (int r = 0; r < ROWS; r++) {
             for (int h = 0; h < 2; h++) {
-                mr_vf2 sum = st.c[r][h] + c[r][h];
-                for (int i = 0; half && i < LANES; i++) {
-                    double x = (double)st.c[r][h][i] + (double)c[r][h][i];
-                    sum[i] = f32_from(f16_to_f32(mr_fp16_encode(x, MR_RNE, MR_OVERFLOW_IEEE)));
+                if (half) {
+                    c[r][h] = add_fp16(st.c[r][h], c[r][h], &st.bad[r][h]);
+                    continue;
                 }
+                mr_vf2 sum = st.c[r][h] + c[r][h];
                 st.bad[r][h] |= (vu)(((vu)sum & 0x7fffffff) >= 0x7f800000);
                 c[r][h] = sum;
             }

@@ -9,7 +9,7 @@
 static const struct {
     const char *gpus, *arch;
 } known[] = {
-    {" V100 ", "volta"},      {" A100 A2 ", "ampere"}, {" Ada L40S ", "ada"},
+    {" V100 ", "volta"},       {" A100 A2 ", "ampere"}, {" Ada L40S ", "ada"},
     {" H100 H200 ", "hopper"}, {" B200 ", "blackwell"},
 };
 enum { KNOWN = sizeof known / sizeof *known };
@@ -33,8 +33,8 @@ enum mr_status mr_mma_group_row(const struct mr_mma_group *group, const struct m
         return mr_fail(err, MR_ERR_UNSUPPORTED,
                        "%s.%s: unknown GPU (known: V100 A100 A2 Ada L40S H100 H200 B200)",
                        group->gpu, group->format);
-    static const char *const formats[][2] = {{"bf16", "bf16"}, {"fp16", "fp16"}, {"tf32", "tf32"},
-                                             {"E4M3", "e4m3"}, {"E5M2", "e5m2"}};
+    static const char *const formats[][2] = {
+        {"bf16", "bf16"}, {"fp16", "fp16"}, {"tf32", "tf32"}, {"E4M3", "e4m3"}, {"E5M2", "e5m2"}};
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
         if (!strcmp(group->format, formats[i][0])) type = formats[i][1];
     bool half = !strcmp(group->output, "fp16");
@@ -71,9 +71,9 @@ static enum mr_status not_exact(const struct mr_mma_group *g, const char *what, 
                                 size_t column, enum mr_mma_type type, uint32_t word,
                                 struct mr_error *err)
 {
-    return mr_fail(err, MR_ERR_VALUE, "%s.%s.%s: row %zu, column %zu: %.9g (0x%08x) is no %s number",
-                   g->gpu, g->format, what, row, column, (double)f32_from(word), word,
-                   mr_mma_type_name(type));
+    return mr_fail(
+        err, MR_ERR_VALUE, "%s.%s.%s: row %zu, column %zu: %.9g (0x%08x) is no %s number", g->gpu,
+        g->format, what, row, column, (double)f32_from(word), word, mr_mma_type_name(type));
 }
 
 static enum mr_status operand_row(const struct mr_mma_group *g, const char *what, const void *words,

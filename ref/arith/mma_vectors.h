@@ -10,15 +10,15 @@ struct mr_mma_group {
     const char *format; /* "bf16" */
     const char *output; /* "fp32", "fp16": what follows d_ */
     size_t rows, k;
-    const void *a, *b;  /* [rows, k] binary32 words, unaligned */
-    const void *c, *d;  /* [rows]; c NULL: zeros */
+    const void *a, *b; /* [rows, k] binary32 words, unaligned */
+    const void *c, *d; /* [rows]; c NULL: zeros */
 };
 
 struct mr_mma_replayed {
     const struct mr_mma *mma; /* the row of the table: its name, and its mark if unverified */
     bool c_is_zero;           /* the recording was made with c = 0 whatever c says */
     size_t checked, mismatches;
-    size_t first;               /* row of the first mismatch, if any */
+    size_t first;                /* row of the first mismatch, if any */
     uint32_t expected, computed; /* its encodings in the accumulator's type */
 };
 

@@ -20,6 +20,8 @@ static const struct word {
     {"bf16-weights", "weights", offsetof(struct mr_arith, weights), MR_TYPE_BF16},
 };
 enum { WORDS = sizeof words / sizeof *words };
+static const char score[] = "score:";
+enum { SCORE = sizeof score - 1 };
 
 static enum mr_type *field_of(struct mr_arith *a, const struct word *w)
 {
@@ -46,6 +48,17 @@ static enum mr_status apply(const char *line, size_t at, size_t length, struct m
         *field_of(out, w) = w->type;
         return MR_OK;
     }
+    if (length > SCORE && !memcmp(line + at, score, SCORE)) {
+        if (out->score)
+            return mr_fail(err, MR_ERR_USAGE, "arithmetic '%s', column %zu: a second score", line,
+                           at + 1);
+        if (mr_score_word_parse(line + at + SCORE, length - SCORE, &out->score)) return MR_OK;
+        return mr_fail(err, MR_ERR_USAGE,
+                       "arithmetic '%s', column %zu: unknown score '%.*s'; known: softmax.torch, "
+                       "softmax.gating, sigmoid.expf, sqrt-softplus.log1pf and all others of "
+                       "docs/cuda-functions.md that begin so",
+                       line, at + SCORE + 1, (int)(length - SCORE), line + at + SCORE);
+    }
     if (mr_sum_begins(line + at, length)) {
         if (out->sum.leaf != MR_LEAF_EXACT)
             return mr_fail(err, MR_ERR_USAGE, "arithmetic '%s', column %zu: a second sum", line,
@@ -54,8 +67,8 @@ static enum mr_status apply(const char *line, size_t at, size_t length, struct m
     }
     return mr_fail(err, MR_ERR_USAGE,
                    "arithmetic '%s', column %zu: unknown word '%.*s'; known: fp32, bf16-hidden, "
-                   "bf16-gate, bf16-logits, fp16-logits, bf16-scores, bf16-bias, bf16-weights, and "
-                   "sums such as fma/deal:6x8 or hopper-bf16/runs:3x64, joined by '+'",
+                   "bf16-gate, bf16-logits, fp16-logits, bf16-scores, bf16-bias, bf16-weights, "
+                   "score:NAME, and sums such as fma/deal:6x8 or hopper-bf16/runs:3x64, joined by '+'",
                    line, at + 1, (int)length, line + at);
 }
 
@@ -94,6 +107,9 @@ void mr_arith_print(const struct mr_arith *arith, char *text, size_t size)
         if (n < 0 || (size_t)n >= size - used) return;
         used += (size_t)n;
     }
+    if (copy.score && used < size)
+        used += (size_t)snprintf(text + used, size - used, "%s%s%s", used ? "+" : "", score,
+                                 mr_score_word_name(copy.score));
     if (!used) snprintf(text, size, "fp32");
 }
 
@@ -102,5 +118,5 @@ bool mr_arith_same(const struct mr_arith *a, const struct mr_arith *b)
     struct mr_arith x = *a, y = *b;
     for (int i = 0; i < WORDS; i++)
         if (*field_of(&x, &words[i]) != *field_of(&y, &words[i])) return false;
-    return mr_sum_same(&a->sum, &b->sum);
+    return a->score == b->score && mr_sum_same(&a->sum, &b->sum);
 }

@@ -5,13 +5,32 @@
 #include <math.h>
 
 #include "../num/num.h"
+#include "cuda.h"
 #include "radius_scores.h"
 #include "score_error.h"
+
+/* The form that bounds what a score:NAME computes. */
+static enum mr_form form_of(mr_score_word word)
+{
+    if (!word) return MR_FORM_ANY;
+    if (word < 0) return MR_FORM_EXPF;
+    switch ((enum mr_cuda_id)(word - 1)) {
+    case MR_CUDA_SIGMOID:
+    case MR_CUDA_SIGMOID_FTZ:
+    case MR_CUDA_ROOT_LOG1PF:
+    case MR_CUDA_ROOT_TORCH:
+    case MR_CUDA_ROOT_FMAXF: return MR_FORM_EXPF;
+    case MR_CUDA_SIGMOID_TANHF:
+    case MR_CUDA_SIGMOID_TANHF_FTZ: return MR_FORM_TANH;
+    default: return MR_FORM_FAST;
+    }
+}
 
 struct mr_error_model mr_error_model(const struct mr_arith *declared)
 {
     struct mr_error_model m = {.sum = mr_sum_default, .form = MR_FORM_ANY, .guard = 1e-20};
     if (declared) m.arith = *declared;
+    m.form = form_of(m.arith.score);
     return m;
 }
 

@@ -57,11 +57,14 @@ static enum mr_status check_scales(struct mr_replay *r, const struct mr_gemm *g,
         }
     if (!g->hidden_scale && !g->gate_scale) return MR_OK;
     if (!g->hidden_scale || !g->gate_scale)
-        return mr_fail(err, MR_ERR_USAGE, "scales of hidden states and of the gate weight come "
+        return mr_fail(err, MR_ERR_USAGE,
+                       "scales of hidden states and of the gate weight come "
                        "together");
     if (promotes != 1)
-        return mr_fail(err, MR_ERR_USAGE, "scales are for a sum with one promote level, and this "
-                       "one has %d", promotes);
+        return mr_fail(err, MR_ERR_USAGE,
+                       "scales are for a sum with one promote level, and this "
+                       "one has %d",
+                       promotes);
     r->hidden_scale = g->hidden_scale;
     r->gate_scale = g->gate_scale;
     r->scale_tiles = (r->terms + (size_t)tile - 1) / (size_t)tile;
@@ -112,8 +115,10 @@ enum mr_status mr_replay_new(const struct mr_arith *arith, const struct mr_gemm 
     r->gate_bias = g->gate_bias;
     r->kind = kinds[arith->sum.leaf];
     enum mr_status status = prepare(r, g, err);
-    if (status) mr_replay_free(r);
-    else *out = r;
+    if (status)
+        mr_replay_free(r);
+    else
+        *out = r;
     return status;
 }
 
@@ -134,10 +139,10 @@ static void scales_of(const struct mr_replay *r, const struct replay_block *b, s
     for (size_t i = 0; i < b->rows; i++)
         for (size_t e = 0; e < b->width; e++) {
             size_t expert = b->expert + e;
-            scale[i * b->width + e] =
-                expert >= r->experts ? 1
-                                     : r->hidden_scale[(b->row + i) * r->scale_tiles + tile] *
-                                           r->gate_scale[expert * r->scale_tiles + tile];
+            scale[i * b->width + e] = expert >= r->experts
+                                          ? 1
+                                          : r->hidden_scale[(b->row + i) * r->scale_tiles + tile] *
+                                                r->gate_scale[expert * r->scale_tiles + tile];
         }
 }
 
@@ -209,8 +214,7 @@ static void simt_rows(const struct mr_replay *r, size_t row, size_t rows, float 
         size_t n = r->experts - b.expert;
         if (n > MR_REPLAY_LANES) n = MR_REPLAY_LANES;
         for (size_t i = 0; i < rows; i++)
-            memcpy(out + i * r->experts + b.expert, partial + i * MR_REPLAY_LANES,
-                   n * sizeof *out);
+            memcpy(out + i * r->experts + b.expert, partial + i * MR_REPLAY_LANES, n * sizeof *out);
     }
 }
 
@@ -263,7 +267,8 @@ enum mr_status mr_replay_rows(const struct mr_replay *r, size_t first, size_t co
     fenv_t env;
     fegetenv(&env);
     fesetenv(FE_DFL_ENV);
-    enum mr_status status = r->kind == REPLAY_EXACT ? mr_replay_exact_rows(r, first, count, out, err)
+    enum mr_status status = r->kind == REPLAY_EXACT
+                                ? mr_replay_exact_rows(r, first, count, out, err)
                             : r->kind == REPLAY_MMA ? mr_replay_mma_rows(r, first, count, out, err)
                                                     : simt(r, first, count, out, err);
     if (!status) finish(r, count, out);

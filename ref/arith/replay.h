@@ -1,4 +1,10 @@
-/* A whole GEMM under an arithmetic, bit for bit: logits = hidden . gate^T (+ gate bias). */
+/* A whole GEMM under an arithmetic, bit for bit: logits = hidden . gate^T (+ gate bias).
+ *
+ * Inf, signed zeros and subnormals are IEEE 754's at every step: operands and results are never
+ * flushed (cuBLAS's kernels do not; -ftz=true is none of these arithmetics), and the floating-point
+ * modes of the calling thread neither count nor change. A NaN comes out as what NVIDIA's
+ * instructions give, 0x7fffffff (or the value of bf16 or fp16 0x7fff); which NaN went in is not
+ * followed. */
 #ifndef MOEREF_REPLAY_H
 #define MOEREF_REPLAY_H
 
@@ -22,16 +28,18 @@ struct mr_gemm {
 
 struct mr_replay; /* the gate weight, packed for one arithmetic */
 
-/* arith->sum EXACT: the exact dot, rounded once to binary32 (+ gate bias, rounded), then to the
- * type of logits. For an instruction, operands must be values of its types, once the words
- * bf16-hidden and bf16-gate have rounded them (TF32 takes any binary32 word and drops its low 13
- * bits): else MR_ERR_VALUE names the first that is not, as tensor, row and column.
- * MR_ERR_UNSUPPORTED for an instruction that needs block scales (mxf8f6f4, mxf4, nvf4): those are
- * replayed as single steps only (mma.h). */
+/* arith->sum EXACT: the exact dot (+ gate bias), rounded once to the type of logits; +0 if it is
+ * zero; Inf or NaN if a product or the bias is. For an instruction, operands must be values of its
+ * types, once the words bf16-hidden and bf16-gate have rounded them (TF32 takes any binary32 word
+ * and drops its low 13 bits): else MR_ERR_VALUE names the first that is not, as tensor, row and
+ * column; of hidden states in mr_replay_rows. MR_ERR_UNSUPPORTED for an instruction that needs block
+ * scales (mxf8f6f4, mxf4, nvf4): those are replayed as single steps only (mma.h). MR_ERR_USAGE for
+ * scales without exactly one promote level. */
 enum mr_status mr_replay_new(const struct mr_arith *arith, const struct mr_gemm *gemm,
                              struct mr_replay **out, struct mr_error *err);
 /* Rows first .. first + count - 1 of hidden into out [count, experts], as values: the bits of a
- * bf16 or fp16 logit are those of its value. Threads may share a replay. */
+ * bf16 or fp16 logit are those of its value. The same bits whichever way rows are grouped. Runs on
+ * the calling thread; threads may share a replay. */
 enum mr_status mr_replay_rows(const struct mr_replay *replay, size_t first, size_t count,
                               float *out, struct mr_error *err);
 void mr_replay_free(struct mr_replay *replay);

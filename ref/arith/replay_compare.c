@@ -21,9 +21,7 @@ static int64_t rank_of(enum mr_type type, float v)
         code = mr_fp16_encode(v, MR_RNE, MR_OVERFLOW_IEEE);
         sign = 0x8000;
         break;
-    default:
-        code = f32_bits(v);
-        sign = 0x80000000;
+    default: code = f32_bits(v); sign = 0x80000000;
     }
     return code & sign ? -(int64_t)(code ^ sign) - 1 : (int64_t)code;
 }
@@ -90,16 +88,19 @@ struct block {
 static void compare_all(const struct mr_replay *r, const struct mr_matrix *observed, int threads,
                         size_t count, struct block *block)
 {
-#pragma omp parallel num_threads(threads > 0 ? threads : omp_get_max_threads())
+    /* No more threads than blocks: one that has none would spin. */
+    size_t most = (size_t)(threads > 0 ? threads : omp_get_max_threads());
+    int used = (int)(most < count ? most : count);
+#pragma omp parallel num_threads(used > 0 ? used : 1)
     {
         float *out = malloc((2 * REPLAY_ROWS * r->experts + 1) * sizeof *out);
 #pragma omp for schedule(dynamic)
         for (size_t i = 0; i < count; i++) {
             size_t first = i * REPLAY_ROWS, left = observed->rows - first;
             size_t rows = left < REPLAY_ROWS ? left : REPLAY_ROWS;
-            block[i].status = out ? compare_block(r, observed, first, rows, out, &block[i].tally,
-                                                  NULL)
-                                  : MR_ERR_MEMORY;
+            block[i].status =
+                out ? compare_block(r, observed, first, rows, out, &block[i].tally, NULL)
+                    : MR_ERR_MEMORY;
         }
         free(out);
     }
@@ -113,8 +114,10 @@ enum mr_status mr_replay_compare(const struct mr_replay *r, const struct mr_matr
         return mr_fail(err, MR_ERR_DTYPE, "observed logits: expected one of BF16 F16 F32, found %s",
                        mr_dtype_name(observed->dtype));
     if (observed->cols != r->experts || observed->rows > r->tokens)
-        return mr_fail(err, MR_ERR_SHAPE, "observed logits: expected [at most %zu, %zu], found "
-                       "[%zu, %zu]", r->tokens, r->experts, observed->rows, observed->cols);
+        return mr_fail(err, MR_ERR_SHAPE,
+                       "observed logits: expected [at most %zu, %zu], found "
+                       "[%zu, %zu]",
+                       r->tokens, r->experts, observed->rows, observed->cols);
     size_t count = (observed->rows + REPLAY_ROWS - 1) / REPLAY_ROWS;
     struct block *block = calloc(count + 1, sizeof *block);
     if (!block) return mr_fail(err, MR_ERR_MEMORY, "replay: out of memory");
@@ -126,8 +129,9 @@ enum mr_status mr_replay_compare(const struct mr_replay *r, const struct mr_matr
         /* Once more, for the message. */
         float *again = malloc((2 * REPLAY_ROWS * r->experts + 1) * sizeof *again);
         size_t first = i * REPLAY_ROWS, left = observed->rows - first;
-        status = again ? mr_replay_rows(r, first, left < REPLAY_ROWS ? left : REPLAY_ROWS, again, err)
-                       : mr_fail(err, MR_ERR_MEMORY, "replay: out of memory");
+        status = again
+                     ? mr_replay_rows(r, first, left < REPLAY_ROWS ? left : REPLAY_ROWS, again, err)
+                     : mr_fail(err, MR_ERR_MEMORY, "replay: out of memory");
         free(again);
         if (!status) status = mr_fail(err, block[i].status, "replay: out of memory");
     }

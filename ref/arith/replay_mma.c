@@ -36,7 +36,9 @@ static struct mr_mma_operand stored_rows(const struct mr_operand *o, size_t row,
     const struct mr_matrix *m = &o->matrix;
     size_t bytes = mr_dtype_bits(m->dtype) / 8;
     return (struct mr_mma_operand){.data = (const char *)m->data + row * m->cols * bytes,
-                                   .rows = rows, .cols = m->cols, .pitch = m->cols};
+                                   .rows = rows,
+                                   .cols = m->cols,
+                                   .pitch = m->cols};
 }
 
 /* A row as encodings of the instruction's type, little endian, bytes of one each. */
@@ -51,11 +53,10 @@ static enum mr_status encode_row(const struct mr_operand *o, size_t row, enum mr
         uint32_t word = f32_bits(scratch[i]), code = word & ~0x1fffu;
         if (type != MR_MMA_TF32) code = mr_mma_encode_exact(type, word, &exact);
         if (!exact)
-            return mr_fail(err, MR_ERR_VALUE,
-                           "%s, row %zu, column %zu: %.9g (0x%08x) is no %s number%s", o->name, row,
-                           i, (double)scratch[i], word, mr_mma_type_name(type),
-                           type == MR_MMA_BF16 ? " (the words bf16-hidden and bf16-gate round)"
-                                               : "");
+            return mr_fail(
+                err, MR_ERR_VALUE, "%s, row %zu, column %zu: %.9g (0x%08x) is no %s number%s",
+                o->name, row, i, (double)scratch[i], word, mr_mma_type_name(type),
+                type == MR_MMA_BF16 ? " (the words bf16-hidden and bf16-gate round)" : "");
         memcpy(out + i * bytes, &code, bytes);
     }
     return MR_OK;
@@ -82,8 +83,10 @@ enum mr_status mr_replay_mma_new(struct mr_replay *r, struct mr_error *err)
     const struct mr_mma *row = r->arith.sum.mma;
     struct mr_mma_operand gate;
     if (row->scale_block)
-        return mr_fail(err, MR_ERR_UNSUPPORTED, "%s needs the scales of its blocks: it is replayed "
-                       "in single steps only", row->name);
+        return mr_fail(err, MR_ERR_UNSUPPORTED,
+                       "%s needs the scales of its blocks: it is replayed "
+                       "in single steps only",
+                       row->name);
     r->mma = calloc(1, sizeof *r->mma);
     float *scratch = malloc((r->terms + 1) * sizeof *scratch);
     unsigned char *codes = malloc(r->experts * r->terms * mr_mma_types[row->b].bytes + 1);
@@ -127,8 +130,8 @@ static enum mr_status some_rows(const struct mr_replay *r, const struct replay_b
     enum mr_status status =
         rows_of(&r->hidden, r->mma->row->a, b->row, b->rows, m->scratch, m->codes, &a, err);
     for (size_t p = 0; p < r->plan.parts && !status; p++) {
-        status = mr_mma_chain(r->mma->gate, &a, r->plan.begin[p], r->plan.begin[p + 1], NULL, m->d,
-                              err);
+        status =
+            mr_mma_chain(r->mma->gate, &a, r->plan.begin[p], r->plan.begin[p + 1], NULL, m->d, err);
         memcpy(m->partial + p * n, m->d, n * sizeof *m->d);
         decode(r->mma->row, m->partial + p * n, n);
     }

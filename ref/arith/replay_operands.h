@@ -11,7 +11,7 @@
 struct mr_operand {
     const char *name; /* "hidden", "gate" */
     struct mr_matrix matrix;
-    enum mr_type type;         /* rounded to it first; FP32: as stored */
+    enum mr_type type; /* rounded to it first; FP32: as stored */
 };
 
 bool mr_operand_served(enum mr_dtype dtype);

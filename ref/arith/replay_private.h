@@ -17,7 +17,7 @@ struct mr_replay {
     size_t scale_tiles;
     struct mr_plan plan;
     enum replay_kind kind;
-    float *packed; /* FMA, MUL_ADD: [lanes of experts][terms][MR_REPLAY_LANES] */
+    float *packed;                 /* FMA, MUL_ADD: [lanes of experts][terms][MR_REPLAY_LANES] */
     struct mr_operand_range range; /* of the gate weight */
     float *values;                 /* EXACT: [experts][terms] */
     bool *finite;                  /* EXACT: [experts] */

@@ -27,6 +27,16 @@ MR_INLINE mr_vf2 load(const float *p)
     return v;
 }
 
+/* Not (mr_vf2){0} + x, which makes +0 of -0. */
+#if defined(__AVX512F__)
+#define SPLAT(x) ((mr_vf2)_mm512_set1_ps(x))
+#elif defined(__AVX__)
+#include <immintrin.h>
+#define SPLAT(x) ((mr_vf2)_mm256_set1_ps(x))
+#else
+#define SPLAT(x) ((mr_vf2){(x), (x), (x), (x)})
+#endif
+
 MR_INLINE mr_vf2 mul_add(mr_vf2 a, mr_vf2 b, mr_vf2 c)
 {
     return a * b + c;
@@ -47,35 +57,34 @@ MR_INLINE mr_vf2 fused(mr_vf2 a, mr_vf2 b, mr_vf2 c)
 #endif
 
 /* `rows` is a constant wherever this is inlined. */
-#define CHAIN(NAME, OP)                                                                        \
-    MR_INLINE void NAME(const float *gate, const float *x, size_t pitch, size_t n, size_t rows, \
-                        float *sum)                                                            \
-    {                                                                                          \
-        for (size_t at = 0; at < MR_REPLAY_LANES; at += VECS * WIDTH) {                        \
-            mr_vf2 c[ROWS][VECS];                                                              \
-            for (size_t r = 0; r < rows; r++)                                                  \
-                for (size_t v = 0; v < VECS; v++)                                              \
-                    c[r][v] = load(sum + r * MR_REPLAY_LANES + at + v * WIDTH);                \
-            for (size_t i = 0; i < n; i++) {                                                   \
-                mr_vf2 g[VECS];                                                                \
-                for (size_t v = 0; v < VECS; v++)                                              \
-                    g[v] = load(gate + i * MR_REPLAY_LANES + at + v * WIDTH);                  \
-                for (size_t r = 0; r < rows; r++) {                                            \
-                    mr_vf2 a = (mr_vf2){0} + x[r * pitch + i];                                 \
-                    for (size_t v = 0; v < VECS; v++) c[r][v] = OP(a, g[v], c[r][v]);          \
-                }                                                                              \
-            }                                                                                  \
-            for (size_t r = 0; r < rows; r++)                                                  \
-                for (size_t v = 0; v < VECS; v++)                                              \
-                    memcpy(sum + r * MR_REPLAY_LANES + at + v * WIDTH, &c[r][v],               \
-                           sizeof c[r][v]);                                                    \
-        }                                                                                      \
+#define CHAIN(NAME, OP)                                                                            \
+    MR_INLINE void NAME(const float *gate, const float *x, size_t pitch, size_t n, size_t rows,    \
+                        float *sum)                                                                \
+    {                                                                                              \
+        for (size_t at = 0; at < MR_REPLAY_LANES; at += VECS * WIDTH) {                            \
+            mr_vf2 c[ROWS][VECS];                                                                  \
+            for (size_t r = 0; r < rows; r++)                                                      \
+                for (size_t v = 0; v < VECS; v++)                                                  \
+                    c[r][v] = load(sum + r * MR_REPLAY_LANES + at + v * WIDTH);                    \
+            for (size_t i = 0; i < n; i++) {                                                       \
+                mr_vf2 g[VECS];                                                                    \
+                for (size_t v = 0; v < VECS; v++)                                                  \
+                    g[v] = load(gate + i * MR_REPLAY_LANES + at + v * WIDTH);                      \
+                for (size_t r = 0; r < rows; r++) {                                                \
+                    mr_vf2 a = SPLAT(x[r * pitch + i]);                                            \
+                    for (size_t v = 0; v < VECS; v++) c[r][v] = OP(a, g[v], c[r][v]);              \
+                }                                                                                  \
+            }                                                                                      \
+            for (size_t r = 0; r < rows; r++)                                                      \
+                for (size_t v = 0; v < VECS; v++)                                                  \
+                    memcpy(sum + r * MR_REPLAY_LANES + at + v * WIDTH, &c[r][v], sizeof c[r][v]);  \
+        }                                                                                          \
     }
 
-#define ALL_ROWS(NAME)                                                                      \
-    size_t r = 0;                                                                           \
-    for (; r + ROWS <= rows; r += ROWS)                                                     \
-        NAME(gate, x + r * pitch, pitch, n, ROWS, sum + r * MR_REPLAY_LANES);               \
+#define ALL_ROWS(NAME)                                                                             \
+    size_t r = 0;                                                                                  \
+    for (; r + ROWS <= rows; r += ROWS)                                                            \
+        NAME(gate, x + r * pitch, pitch, n, ROWS, sum + r * MR_REPLAY_LANES);                      \
     for (; r < rows; r++) NAME(gate, x + r * pitch, pitch, n, 1, sum + r * MR_REPLAY_LANES)
 
 CHAIN(some_mul_add, mul_add)

@@ -16,8 +16,9 @@ bool mr_reveal_masks(const char *name, struct mr_reveal_options *out)
     } masks[] = {
         {"fp32", 120, 0, (size_t)1 << 24}, {"bf16", 120, 0, (size_t)1 << 24},
         {"tf32", 120, 0, (size_t)1 << 24}, {"fp16", 15, -24, 8192},
-        {"fp16-fp16", 15, -24, 1024},      {"e4m3", 16, -18, 4096},
-        {"e5m2", 30, -32, 4096},
+        {"fp16-fp16", 15, -24, 1024},      {"e4m3", 16, -18, 256},
+        {"e4m3-fp16", 15, -18, 128},       {"e5m2", 30, -32, 4096},
+        {"e5m2-fp16", 15, -24, 1024},
     };
     for (size_t i = 0; i < sizeof masks / sizeof *masks; i++) {
         if (strcmp(masks[i].name, name)) continue;
@@ -351,8 +352,10 @@ enum mr_status mr_reveal(const struct mr_summer *summer, size_t terms,
     if (status) mr_tree_free(out);
 done:
     if (stats)
-        *stats = (struct mr_reveal_stats){
-            .calls = r.asker.calls, .rows = r.asker.rows, .probes = o.probes, .fused = fused};
+        *stats = (struct mr_reveal_stats){.calls = r.asker.calls,
+                                          .rows = r.asker.rows,
+                                          .probes = out->nodes ? o.probes : 0,
+                                          .fused = fused};
     mr_asker_close(&r.asker);
     free(r.leaf);
     free(r.below);

@@ -45,13 +45,18 @@ struct mr_reveal_options {
     uint64_t seed; /* of the draws; the tree does not depend on it */
 };
 
-/* The masks for operands of a type, by name; the accumulator is fp32 if not said.
+/* The masks for operands of a type, by name; the accumulator is fp32 if not said. Units are lost
+ * beside big if most * unit < big * 2^-25, the widest alignment of a fused step but those of mxf4.
  *     fp32 bf16 tf32   2^120 and 1
  *     fp16             2^15 and 2^-24, at most 8192 units
- *     fp16-fp16        the same into an fp16 accumulator: 1024 units
- *     e4m3             2^16 and 2^-18: the callback gives each operand half of the exponent. At
- * most 4096 units, which an accumulator of 13 fraction bits counts e5m2             2^30 and 2^-32,
- * likewise by halves false: no such name. Leaves fields other than big, unit and most alone. */
+ *     e4m3             2^16 and 2^-18, at most 256; the callback gives each operand half of the
+ *                      exponent
+ *     e5m2             2^30 and 2^-32, likewise by halves, at most 4096: an accumulator of 13
+ *                      fraction bits counts them
+ *     fp16-fp16, e4m3-fp16, e5m2-fp16: an fp16 accumulator. 2^15 and 2^-24 (e4m3: 2^-18), at most
+ *                      1024 (e4m3: 128) units
+ * If the result is rounded to bf16, lower most to 256; to fp16, to 2048. false: no such name.
+ * Leaves fields other than big, unit and most alone. */
 bool mr_reveal_masks(const char *name, struct mr_reveal_options *out);
 
 struct mr_reveal_stats {

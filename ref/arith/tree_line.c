@@ -71,6 +71,8 @@ static void read_leaves(struct search *s, int d)
                   s->index.key[x->part[p].node];
         }
         if (all) put(s, &leaf[i], d);
+        /* Parts of one or two terms, which are chains of anything. */
+        if (all && leaf[i].leaf == MR_LEAF_FMA) return;
     }
 }
 

@@ -13,8 +13,9 @@ enum mr_status mr_tree_of_sum(const struct mr_sum_shape *sum, size_t terms, stru
 /* Sums whose tree this is, the shortest lines first, at most `room`; *found: how many, 0 if no line
  * has the tree. They are one sum at this number of terms and may differ at others: tiles of 64 and
  * of 128, a run or a tile. A tree does not tell fma from mul-add (fma is given), every from promote
- * (every), nor instructions of the same number of terms: one stands for them, for operands of the
- * type if there is one (a name of mr_reveal_masks; NULL: any). */
+ * (every), a fused step of two terms from an addition (fma), nor instructions of the same number of
+ * terms: one stands for them, for operands of the type if there is one (a name of mr_reveal_masks;
+ * NULL: any). */
 enum mr_status mr_tree_lines(const struct mr_tree *tree, const char *operands,
                              struct mr_sum_shape *out, size_t room, size_t *found,
                              struct mr_error *err);

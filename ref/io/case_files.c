@@ -199,7 +199,8 @@ static enum mr_status load(struct mr_case *c, const struct mr_case_files *files,
 {
     const char *specs[TENSOR_COUNT] = {
         [TENSOR_HIDDEN] = files->hidden, [TENSOR_GATE] = files->gate, [TENSOR_BIAS] = files->bias,
-        [TENSOR_LOGITS] = files->logits ? files->logits : files->observed_logits, [TENSOR_IDS] = files->ids,
+        [TENSOR_LOGITS] = files->logits ? files->logits : files->observed_logits,
+        [TENSOR_IDS] = files->ids,
         [TENSOR_WEIGHTS] = files->weights, [TENSOR_GATE_BIAS] = files->gate_bias,
     };
     static const enum case_tensor order[] = {TENSOR_GATE, TENSOR_BIAS, TENSOR_GATE_BIAS,
@@ -209,7 +210,7 @@ static enum mr_status load(struct mr_case *c, const struct mr_case_files *files,
     c->has_config = c->plain = true;
     c->router = c->config.router;
     TRY(mr_case_check_config(c, err));
-    if (files->observed_logits) c->router.bias = false; /* logits alone: the keys are not asked for */
+    if (files->observed_logits) c->router.bias = false; /* no key is asked for */
     TRY(check_options(c, files, err));
     mr_case_default_names(c);
     int layer = files->layer;

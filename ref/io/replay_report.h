@@ -14,8 +14,8 @@ struct mr_replay_group {
     int layer;
     const char *phase;
     char arith[MR_ARITH_TEXT]; /* of steps the instruction */
-    enum mr_type type;  /* of the logits */
-    const char *mark;   /* "" or "unverified": the instruction's (mma.h) */
+    enum mr_type type;         /* of the logits */
+    const char *mark;          /* "" or "unverified": the instruction's (mma.h) */
     size_t rows, experts;
     struct mr_replay_tally tally;
 };

@@ -144,25 +144,27 @@ void mr_emulator_logits(struct mr_emulator *m, size_t i, const float *logits)
     m->replayed[i] = logits;
 }
 
-/* Scores of logits that no other arithmetic has. One that is NaN (a tensor-core step that met Inf -
- * Inf) has a NaN for its score, and makes softmax NaN. */
-static enum mr_status stage_replayed(struct mr_emulator *m, const struct mr_router *router,
-                                     const struct mr_arith *a, const float *logits,
-                                     const float **value)
+/* Scores [n] under a by its own code, or of logits that no other arithmetic has. A logit that is
+ * NaN (a tensor-core step that met Inf - Inf) has a NaN for its score, and makes softmax NaN. */
+static enum mr_status own_scores(struct mr_emulator *m, const struct mr_router *router,
+                                 const struct mr_arith *a, const float *logits, int n, float *out)
 {
-    *value = logits;
-    if (router->selection == MR_SELECT_LOGIT) return MR_OK;
+    if (a->score) {
+        mr_score_word_apply(a->score, logits, (size_t)n, out);
+        for (int e = 0; e < n && a->scores != MR_TYPE_FP32; e++)
+            if (isfinite(out[e]))
+                out[e] = (float)mr_round_sum((double)out[e], 0, mr_type_format(a->scores));
+        return MR_OK;
+    }
     bool nan = false;
-    for (int e = 0; e < m->experts; e++) {
+    for (int e = 0; e < n; e++) {
         m->finite[e] = isnan(logits[e]) ? 0 : logits[e];
         nan |= isnan(logits[e]);
     }
     enum mr_status status =
-        mr_stage_scores(router->score, m->finite, m->experts, a->scores, &m->scratch,
-                        m->own_scores);
-    for (int e = 0; e < m->experts && nan; e++)
-        if (isnan(logits[e]) || router->score == MR_SCORE_SOFTMAX) m->own_scores[e] = NAN;
-    *value = m->own_scores;
+        mr_stage_scores(router->score, m->finite, n, a->scores, &m->scratch, out);
+    for (int e = 0; e < n && nan; e++)
+        if (isnan(logits[e]) || router->score == MR_SCORE_SOFTMAX) out[e] = NAN;
     return status;
 }
 
@@ -171,15 +173,19 @@ static enum mr_status stage(struct mr_emulator *m, const struct mr_token *t, siz
                             const float **value)
 {
     const struct mr_arith *a = &m->arith[i];
-    if (m->replayed[i]) return stage_replayed(m, t->router, a, m->replayed[i], value);
     enum mr_type l = a->logits, s = a->scores;
     enum mr_status status = MR_OK;
-    if (m->logits_of[l] != m->token) {
+    if (!m->replayed[i] && m->logits_of[l] != m->token) {
         status = mr_stage_logits(t, m->experts, l, &m->scratch, m->logits[l]);
         m->logits_of[l] = m->token;
     }
-    *value = m->logits[l];
+    *value = m->replayed[i] ? m->replayed[i] : m->logits[l];
     if (status || t->router->selection == MR_SELECT_LOGIT) return status;
+    if (m->replayed[i] || a->score) {
+        status = own_scores(m, t->router, a, *value, m->experts, m->own_scores);
+        *value = m->own_scores;
+        return status;
+    }
     if (m->scores_of[l][s] != m->token) {
         status = mr_stage_scores(t->router->score, m->logits[l], m->experts, s, &m->scratch,
                                  m->scores[l][s]);
@@ -198,8 +204,7 @@ static enum mr_status score_selected(struct mr_emulator *m, const struct mr_toke
     for (int i = 0; i < m->top_k; i++) m->selected[i] = value[chosen[i]];
     if (t->router->selection != MR_SELECT_LOGIT) return MR_OK;
     for (int i = 0; i < m->top_k; i++) m->group_key[i] = m->selected[i];
-    return mr_stage_scores(t->router->score, m->group_key, m->top_k, a->scores, &m->scratch,
-                           m->selected);
+    return own_scores(m, t->router, a, m->group_key, m->top_k, m->selected);
 }
 
 /* The largest keys, of the groups that stay. */

@@ -348,6 +348,8 @@ static enum mr_status route_layer(const struct mr_layer *layer,
 {
     *result = (struct mr_route_result){0};
     enum mr_status status = mr_layer_check(layer, err);
+    for (size_t i = 0; i < options->arith_count && !status; i++)
+        status = mr_score_word_check(options->arith[i].score, layer->router, err);
     if (status) return status;
     bool hidden = layer->hidden.data && !layer->logits.data;
     /* The fp32 filter cannot feed what needs every logit (DESIGN section 3). */

@@ -1,5 +1,5 @@
 /* Certified routing against a bare dgemm of the same shape, 8192 x 4096 x 288 (DESIGN section 9).
- * usage: bench OUT.json | bench --dgemm (used by itself) */
+ * usage: bench OUT.json | bench --dgemm | bench --mma NAME ROWS (used by itself) */
 #include "bench.h"
 
 #include <cblas.h>
@@ -217,6 +217,8 @@ int main(int argc, char **argv)
     const char *better = mr_openblas_better_core(), *found = getenv("OPENBLAS_CORETYPE");
     if (better && !setenv("OPENBLAS_CORETYPE", better, 1)) execv("/proc/self/exe", argv);
     int threads = omp_get_max_threads();
+    if (argc == 4 && !strcmp(argv[1], "--mma"))
+        return bench_mma_child(argv[2], strtoul(argv[3], NULL, 10), HIDDEN, EXPERTS);
     struct bench_input in =
         make_input("{\"class\":\"normal\",\"seed\":1,\"tokens\":{\"all\":8192},"
                    "\"bias_low\":11.54,\"bias_high\":11.96}");
@@ -229,12 +231,16 @@ int main(int argc, char **argv)
     json_t *others = json_object(), *paths = json_object();
     double base = t.dgemm * fmin(1, bench_other_coretypes(argv[0], &in, threads, others));
     bench_exact_paths(paths);
+    json_t *gemms = bench_replay(&in, threads);
     double peak = bench_peak_memory(&in, 8 * TOKENS);
     free_input(&in);
     struct bench_input model =
         make_input("{\"class\":\"glm-5.3-flash\",\"seed\":1,\"tokens\":{\"all\":8192}}");
     struct timing m = time_all(&model, threads);
     free_input(&model);
+    json_t *replay = json_object();
+    struct bench_mma mma = bench_mma(argv[0], HIDDEN, EXPERTS, replay);
+    if (!(mma.bf16 > 0 && mma.fp8 > 0 && mma.portable > 0)) stop("tensor-core replay is wrong");
     printf("%s, %d threads, %s, loops %s, OpenBLAS %s (OPENBLAS_CORETYPE %s)\n", cpu, threads,
            __VERSION__, mr_isa_name(mr_isa_best()), openblas_get_corename(),
            found ? found : "not set");
@@ -253,15 +259,21 @@ int main(int argc, char **argv)
     printf("tokens that the filter alone does not settle: %.2f %% (glm-5.3-flash %.2f %%); peak "
            "memory beyond the input %.0f MiB\n",
            100 * t.refined, 100 * m.refined, peak);
+    printf("tensor-core replay: bf16 %.2f GMAC/s (8192 rows in %.2f s), fp8 %.2f, portable %.2f\n",
+           mma.bf16, mma.seconds, mma.fp8, mma.portable);
     json_t *doc = json_pack(
-        "{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:s, s:i, s:s, s:s, s:s, s:s, s:o, s:o}",
+        "{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:s, s:i, s:s, s:s, s:s, s:s, s:o, s:o, s:o}",
+        "tensor_core_gmacs_bf16", mma.bf16, "tensor_core_gmacs_fp8", mma.fp8,
+        "tensor_core_gmacs_portable", mma.portable, "tensor_core_seconds_8192", mma.seconds,
         "certified_vs_dgemm", t.sigmoid / base, "certified_softmax_vs_dgemm", t.softmax / base,
         "arith_vs_dgemm", t.arith / base, "verify_vs_route", t.verify / t.sigmoid, "refined_share", t.refined, "peak_extra_mib", peak,
         "dgemm_gflops", 1e-9 * flop / t.dgemm, "model_certified_vs_dgemm", m.sigmoid / m.dgemm,
         "model_softmax_vs_dgemm", m.softmax / m.dgemm, "model_arith_vs_dgemm", m.arith / m.dgemm,
         "machine", cpu, "threads", threads, "compiler", __VERSION__, "isa",
         mr_isa_name(mr_isa_best()), "openblas_core", openblas_get_corename(), "OPENBLAS_CORETYPE",
-        found ? found : "", "other_coretypes", others, "exact_paths", paths);
+        found ? found : "", "other_coretypes", others, "exact_paths", paths,
+        "tensor_core", replay);
+    if (doc) json_object_set_new(doc, "replay_gmacs", gemms);
     if (!doc || json_dump_file(doc, argv[1], JSON_INDENT(1) | JSON_REAL_PRECISION(6)))
         stop("cannot write the JSON file");
     json_decref(doc);

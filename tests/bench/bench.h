@@ -38,6 +38,18 @@ double bench_verify(const struct bench_input *in, int threads, const int32_t *id
 
 /* Dots by each way, and rows that take the exact-bin path. */
 void bench_exact_paths(json_t *report);
+/* Tensor-core replay by the loops, hidden x experts, every instruction set in a child process (they
+ * are chosen once in a process). report gets GMAC/s by instruction set and arithmetic. */
+struct bench_mma {
+    double bf16, fp8, portable; /* GMAC/s: best instruction set, and `base` */
+    double seconds;             /* 8192 rows, bf16 */
+};
+struct bench_mma bench_mma(const char *program, size_t hidden, size_t experts, json_t *report);
+/* The child's side: prints median seconds, or returns 2 if an output is wrong. */
+int bench_mma_child(const char *name, size_t rows, size_t hidden, size_t experts);
+
+/* GMAC/s of whole GEMMs replayed, by line; and prints them. */
+json_t *bench_replay(const struct bench_input *in, int threads);
 /* Peak anonymous memory of a long run over mapped hidden states, MiB beyond what was there before. */
 double bench_peak_memory(const struct bench_input *in, size_t tokens);
 

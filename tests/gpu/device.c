@@ -1,8 +1,8 @@
 /* A kernel of the device: what is said where there is none. */
 #include "../../gpu/harness.h"
 
-static int launch(void *handle, const struct mr_kernel_problem *p, const struct mr_kernel_buffers *b,
-                  void *stream, struct mr_kernel_why why)
+static int launch(void *handle, const struct mr_kernel_problem *p,
+                  const struct mr_kernel_buffers *b, void *stream, struct mr_kernel_why why)
 {
     (void)handle;
     (void)p;

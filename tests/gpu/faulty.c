@@ -45,6 +45,13 @@ static void no_such_line(const struct mr_kernel_problem *p, char *line, size_t s
     snprintf(line, size, "fp32+nonsense");
 }
 
+/* But above 4 rows it adds in reverse. */
+static void column_line(const struct mr_kernel_problem *p, char *line, size_t size)
+{
+    (void)p;
+    snprintf(line, size, "mul-add");
+}
+
 static int refuses(const struct mr_kernel_problem *p, const struct mr_kernel_buffers *b,
                    void *stream, void **handle, struct mr_kernel_why why)
 {
@@ -79,9 +86,12 @@ KERNEL(counts, "counts one too many", PLAIN_COUNTS, MR_GIVES_COUNTS, PROMISES)
 KERNEL(sorted, "loses a position", PLAIN_SORTED, MR_GIVES_SORTED, PROMISES)
 KERNEL(delay, "does not wait for its producer", PLAIN_DELAY, 0, PROMISES | MR_KERNEL_HAS_DELAY)
 KERNEL(line, "an arithmetic that is none", PLAIN_NO_BIAS, 0, PROMISES, .arith = no_such_line)
+KERNEL(other_line, "sums otherwise than it says", PLAIN_BATCH, 0, MR_KERNEL_ORDERED,
+       .arith = column_line)
 KERNEL(refused, "cannot be prepared", PLAIN_NO_BIAS, 0, PROMISES, .prepare = refuses)
 
 static const struct mr_kernel *const kernels[] = {
     &holes, &outside, &before, &input, &no_bias, &unstable, &unstable_promise, &stale, &batch,
-    &batch_promise, &counts, &sorted, &delay, &line, &refused};
+    &batch_promise, &counts, &sorted, &delay, &line, &other_line,
+    &refused};
 MR_PLUGIN_EXPORT moeref_plugin = {MR_KERNEL_ABI, sizeof kernels / sizeof *kernels, kernels};

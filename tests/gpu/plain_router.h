@@ -1,5 +1,5 @@
-/* A router in plain binary32, for plugins that run on the CPU: sums in column order, expf, the lowest
- * id among equal keys. Sigmoid and softmax, no groups. */
+/* A router in plain binary32, for plugins that run on the CPU: sums in column order, expf, the
+ * lowest id among equal keys. Sigmoid and softmax, no groups. */
 #ifndef PLAIN_ROUTER_H
 #define PLAIN_ROUTER_H
 
@@ -115,8 +115,8 @@ static inline int plain_supports(const struct mr_kernel_problem *p, struct mr_ke
     return 0;
 }
 
-static inline int plain_run(const struct mr_kernel_problem *p, const struct mr_kernel_buffers *b, int tile,
-                     enum plain_fault fault)
+static inline int plain_run(const struct mr_kernel_problem *p, const struct mr_kernel_buffers *b,
+                            int tile, enum plain_fault fault)
 {
     static int launches;
     int n = p->router.experts, k = p->router.top_k, m = p->rows;

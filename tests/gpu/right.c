@@ -3,8 +3,8 @@
 
 enum { TILE = 4 };
 
-static int launch(void *handle, const struct mr_kernel_problem *p, const struct mr_kernel_buffers *b,
-                  void *stream, struct mr_kernel_why why)
+static int launch(void *handle, const struct mr_kernel_problem *p,
+                  const struct mr_kernel_buffers *b, void *stream, struct mr_kernel_why why)
 {
     (void)handle;
     (void)stream;
@@ -59,6 +59,13 @@ static void fp32_line(const struct mr_kernel_problem *p, char *line, size_t size
     snprintf(line, size, "fp32");
 }
 
+/* What plain_logit does. */
+static void column_line(const struct mr_kernel_problem *p, char *line, size_t size)
+{
+    (void)p;
+    snprintf(line, size, "mul-add");
+}
+
 enum { FINE = MR_KERNEL_DETERMINISTIC | MR_KERNEL_BATCH_INVARIANT | MR_KERNEL_ORDERED };
 
 static const struct mr_kernel all = {
@@ -67,7 +74,7 @@ static const struct mr_kernel all = {
     .gate_types = MR_KERNEL_BF16 | MR_KERNEL_FP32,
     .gives = MR_GIVES_LOGITS | MR_GIVES_IDS | MR_GIVES_WEIGHTS, .logits_type = MR_KERNEL_FP32,
     .weights_type = MR_KERNEL_FP32, .promises = FINE | MR_KERNEL_HAS_DELAY,
-    .supports = plain_supports, .launch = launch};
+    .supports = plain_supports, .arith = column_line, .launch = launch};
 static const struct mr_kernel state = {
     .abi = MR_KERNEL_ABI, .family = "plain", .name = "plain_state", .summary = "from its own copy",
     .min_rows = 1, .hidden_types = MR_KERNEL_BF16 | MR_KERNEL_FP32,
@@ -84,13 +91,15 @@ static const struct mr_kernel small = {
     .min_rows = 1, .max_rows = 8, .hidden_types = MR_KERNEL_FP32, .gate_types = MR_KERNEL_FP32,
     .gives = MR_GIVES_IDS, .promises = FINE, .supports = supports_small, .launch = launch};
 static const struct mr_kernel topk = {
-    .abi = MR_KERNEL_ABI, .family = "plain_topk", .name = "topk", .summary = "from logits, with books",
+    .abi = MR_KERNEL_ABI, .family = "plain_topk", .name = "topk",
+    .summary = "from logits, with books",
     .min_rows = 1, .given_types = MR_KERNEL_FP32,
     .gives = MR_GIVES_IDS | MR_GIVES_WEIGHTS | MR_GIVES_COUNTS | MR_GIVES_SORTED,
     .weights_type = MR_KERNEL_FP32, .tile = TILE, .promises = FINE | MR_KERNEL_SORTED_STABLE,
     .supports = plain_supports, .launch = launch};
 static const struct mr_kernel topk_bf16 = {
-    .abi = MR_KERNEL_ABI, .family = "plain_topk", .name = "topk_bf16", .summary = "from bf16 logits",
+    .abi = MR_KERNEL_ABI, .family = "plain_topk", .name = "topk_bf16",
+    .summary = "from bf16 logits",
     .min_rows = 1, .given_types = MR_KERNEL_BF16, .gives = MR_GIVES_IDS | MR_GIVES_WEIGHTS,
     .weights_type = MR_KERNEL_FP32, .promises = FINE, .supports = plain_supports, .launch = launch};
 

@@ -17,10 +17,10 @@ static void beside(const char *name, char path[PATH_MAX])
     ck_assert_int_lt(snprintf(path, PATH_MAX, "%s/%s", dirname(self), name), PATH_MAX);
 }
 
-void gpu_run(const char *const arguments[])
+void gpu_run(const char *program, const char *const arguments[])
 {
     char path[PATH_MAX], *before = getenv("MOEREF_BIN"), *kept = before ? strdup(before) : NULL;
-    beside("moeref-gpu", path);
+    beside(program, path);
     setenv("MOEREF_BIN", path, 1);
     cli_run(NULL, arguments);
     if (kept) setenv("MOEREF_BIN", kept, 1);
@@ -33,7 +33,7 @@ const char *gpu_plugin(const char *name)
     static char path[8][PATH_MAX];
     static unsigned turn;
     char file[64];
-    snprintf(file, sizeof file, "plugins/%s.so", name);
+    snprintf(file, sizeof file, "gpu/%s.so", name);
     turn++;
     beside(file, path[turn % 8]);
     return path[turn % 8];

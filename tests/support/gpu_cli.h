@@ -4,9 +4,10 @@
 
 #include "cli.h"
 
-/* moeref-gpu beside the test binary, into cli_last. */
-void gpu_run(const char *const arguments[]);
-#define gpu(...) gpu_run((const char *const[]){__VA_ARGS__, NULL})
+/* moeref-gpu (or another build of it) beside the test binary, into cli_last. */
+void gpu_run(const char *program, const char *const arguments[]);
+#define gpu(...) gpu_run("moeref-gpu", (const char *const[]){__VA_ARGS__, NULL})
+#define gpu_fake(...) gpu_run("moeref-gpu-fake", (const char *const[]){__VA_ARGS__, NULL})
 const char *gpu_plugin(const char *name); /* its path; a few stay valid at a time */
 
 /* The last run left with that status, and one line on standard error with both words (NULL: not

@@ -5,9 +5,9 @@
 
 #include "../../ref/num/bits.h"
 
-const char *const mma_class_names[MMA_CLASSES] = {"random", "normal", "spread",  "cancel",
-                                                  "ties",   "zeros",  "small",   "large",
-                                                  "special", "full",  "edge"};
+const char *const mma_class_names[MMA_CLASSES] = {"random",  "normal", "spread", "cancel",
+                                                  "ties",    "zeros",  "small",  "large",
+                                                  "special", "full",   "edge"};
 
 uint64_t mma_random(uint64_t *state)
 {
@@ -40,8 +40,7 @@ static uint32_t number(enum mr_mma_type type, bool negative, int exponent, uint3
     const struct mr_mma_type_info *t = info(type);
     int field = exponent - t->emin + 1, most = emax(type) - t->emin + 1;
     field = field < 0 ? 0 : field > most ? most : field;
-    uint32_t magnitude =
-        (uint32_t)field << t->fraction | (fraction & ((1u << t->fraction) - 1));
+    uint32_t magnitude = (uint32_t)field << t->fraction | (fraction & ((1u << t->fraction) - 1));
     if (t->nan && magnitude == t->nan) magnitude--;
     magnitude |= negative ? t->sign : 0;
     return type == MR_MMA_TF32 ? magnitude << 13 : magnitude;
@@ -89,6 +88,15 @@ static uint32_t special(enum mr_mma_type type, uint64_t *s)
     return word << 13 | (coin(s) ? mma_below(s, 1u << 13) : 0);
 }
 
+/* A number of random sign and fraction: one draw a statement, so that every compiler makes the same
+ * inputs. */
+static uint32_t any_number(enum mr_mma_type type, int exponent, uint64_t *s)
+{
+    bool negative = coin(s);
+    uint32_t f = fraction(s);
+    return number(type, negative, exponent, f);
+}
+
 /* What the elements of one case have in common. */
 struct plan {
     enum mma_class class;
@@ -111,7 +119,8 @@ static struct plan make_plan(const struct mr_mma *mma, enum mma_class class, uin
     /* Sums near 2^120 and 2^-100; results at the end of binary32. */
     int sum = coin(s) ? 117 + (int)mma_below(s, 9) : -104 + (int)mma_below(s, 9);
     if (class == MMA_EDGE) p.high[1] = sum - p.high[0];
-    if (class == MMA_LARGE && mma->a <= MR_MMA_TF32) p.high[1] = 128 - (int)mma_below(s, 12) - p.high[0];
+    if (class == MMA_LARGE && mma->a <= MR_MMA_TF32)
+        p.high[1] = 128 - (int)mma_below(s, 12) - p.high[0];
     uint32_t partner = mma_below(s, 3); /* of the least elements: as small, for sums at the end of
                                            binary32, or large */
     if (class == MMA_SMALL && partner == 1) p.high[1] = -160 + (int)mma_below(s, 40) - p.high[0];
@@ -129,11 +138,17 @@ static uint32_t element(const struct plan *p, enum mr_mma_type type, int operand
     case MMA_ZEROS: return normal(type, s);
     case MMA_SPECIAL: return mma_below(s, 60) ? normal(type, s) : special(type, s);
     case MMA_TIES: /* from a little above to a little below the cut, by operand a */
-        if (operand == 0) e = p->high[0] - (mma_below(s, 8) ? p->cut - 3 + (int)mma_below(s, 6) : 0);
-        return number(type, coin(s), operand ? p->high[1] : e, fraction(s));
+        e = p->high[operand];
+        if (operand == 0 && mma_below(s, 8)) e -= p->cut - 3 + (int)mma_below(s, 6);
+        return any_number(type, e, s);
     case MMA_FULL: return number(type, false, p->high[operand], 0x7fffff);
-    default: return number(type, coin(s), e, fraction(s));
+    default: return any_number(type, e, s);
     }
+}
+
+static uint32_t zero(enum mr_mma_type type, uint64_t *s)
+{
+    return coin(s) ? (type == MR_MMA_TF32 ? 0x80000000 : info(type)->sign) : 0;
 }
 
 static uint32_t accumulator(const struct plan *p, enum mr_mma_type type, uint64_t *s)
@@ -142,20 +157,16 @@ static uint32_t accumulator(const struct plan *p, enum mr_mma_type type, uint64_
     switch (p->class) {
     case MMA_RANDOM: return random_code(type, s);
     case MMA_SPECIAL: return mma_below(s, 20) ? normal(type, s) : special(type, s);
-    case MMA_SMALL: return number(type, coin(s), info(type)->emin - (int)mma_below(s, 3), fraction(s));
-    case MMA_LARGE: return number(type, coin(s), emax(type) - (int)mma_below(s, 3), fraction(s));
+    case MMA_SMALL: return any_number(type, info(type)->emin - (int)mma_below(s, 3), s);
+    case MMA_LARGE: return any_number(type, emax(type) - (int)mma_below(s, 3), s);
     case MMA_FULL: return number(type, false, product + 1, 0x7fffff);
-    case MMA_ZEROS: return mma_below(s, 3) ? 0 : coin(s) ? info(type)->sign : normal(type, s);
+    case MMA_ZEROS:
+        if (mma_below(s, 3)) return 0;
+        return coin(s) ? info(type)->sign : normal(type, s);
     default:
-        if (mma_below(s, 4) == 0) return coin(s) ? info(type)->sign : 0;
-        return number(type, coin(s), product + 3 - (int)mma_below(s, (uint32_t)p->cut + 8),
-                      (uint32_t)mma_random(s));
+        if (mma_below(s, 4) == 0) return zero(type, s);
+        return any_number(type, product + 3 - (int)mma_below(s, (uint32_t)p->cut + 8), s);
     }
-}
-
-static uint32_t zero(enum mr_mma_type type, uint64_t *s)
-{
-    return coin(s) ? (type == MR_MMA_TF32 ? 0x80000000 : info(type)->sign) : 0;
 }
 
 /* Zeros as padding makes them. */
@@ -168,7 +179,10 @@ static void zeros(uint32_t *x, size_t rows, size_t k, enum mr_mma_type type, uin
         case 1: from = to = k; break; /* none left: all zeros */
         case 2: to = mma_below(s, (uint32_t)k + 1); break;
         case 3: from = mma_below(s, (uint32_t)k + 1); break;
-        case 4: from = mma_below(s, (uint32_t)k); to = from + 1; break;
+        case 4:
+            from = mma_below(s, (uint32_t)k);
+            to = from + 1;
+            break;
         }
         if (from == k) to = 0, from = 0;
         for (size_t i = 0; i < k; i++)
@@ -208,9 +222,15 @@ static void scales(struct mma_case *m, enum mma_class class, uint64_t *s)
         size_t n = (side ? m->cols : m->rows) * m->blocks;
         for (size_t i = 0; i < n; i++) {
             uint8_t x = (uint8_t)mma_random(s);
-            bool narrow = class != MMA_RANDOM && class != MMA_SPECIAL;
+            bool any = class == MMA_RANDOM || class == MMA_SPECIAL; /* NaN too */
+            bool wide = class == MMA_SPREAD || class == MMA_SMALL || class == MMA_LARGE;
+            bool narrow = !any && !(wide && m->mma->scale == MR_MMA_UE8M0);
+            if (wide && x == 0xff) x = 0x7f;
+            /* Scales of zero, beside which a small c is all that there is. */
+            bool zero_scale = class == MMA_SMALL && mma_below(s, 4);
             if (narrow && m->mma->scale == MR_MMA_UE8M0) x = (uint8_t)(117 + x % 21);
             if (narrow && m->mma->scale == MR_MMA_UE4M3 && (x & 0x7f) == 0x7f) x = 0x38;
+            if (zero_scale && m->mma->scale == MR_MMA_UE4M3) x &= 0x80;
             (side ? m->sb : m->sa)[i] = x;
         }
     }

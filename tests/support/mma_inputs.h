@@ -27,9 +27,9 @@ uint32_t mma_below(uint64_t *state, uint32_t n);
 struct mma_case {
     const struct mr_mma *mma;
     size_t rows, cols, k;
-    uint32_t *a, *b;    /* [rows, k], [cols, k]: encodings */
-    uint32_t *c;        /* [rows, cols] */
-    uint8_t *sa, *sb;   /* [rows, blocks], [cols, blocks] */
+    uint32_t *a, *b;  /* [rows, k], [cols, k]: encodings */
+    uint32_t *c;      /* [rows, cols] */
+    uint8_t *sa, *sb; /* [rows, blocks], [cols, blocks] */
     size_t blocks;
     unsigned char *packed_a, *packed_b; /* the same as stored elements */
 };

@@ -194,7 +194,8 @@ uint32_t oracle_step(const struct mma_set *set, const struct oracle_rule *rule, 
 
 bool oracle_rule_of(const char *instruction, struct oracle_rule *rule, bool *no_c)
 {
-    bool warpgroup = !strncmp(instruction, "wgmma.", 6), half = strstr(instruction, ".f16.") != NULL;
+    bool warpgroup = !strncmp(instruction, "wgmma.", 6),
+         half = strstr(instruction, ".f16.") != NULL;
     bool fp8 = strstr(instruction, ".e4m3") || strstr(instruction, ".e5m2");
     bool fp16_d = half && (strstr(instruction, ".f16.f16.f16") || fp8);
     *rule = (struct oracle_rule){ORACLE_FUSED, 16, 25, 23, fp16_d ? -21 : -133, true, false};

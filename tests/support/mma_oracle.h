@@ -10,17 +10,18 @@
 
 enum oracle_form {
     ORACLE_FUSED,   /* one sum of `terms` products and c */
-    ORACLE_BY_FP16, /* fp8 as the compiler expands mma.sync: two fp16 sums from zero, then c added */
+    ORACLE_BY_FP16, /* fp8 as the compiler expands mma.sync: two fp16 sums from zero, then c added
+                     */
     ORACLE_INTEGER, /* s8 x s8 -> s32, modulo 2^32 */
     ORACLE_SATURATE /* the same, kept within s32 */
 };
 
 struct oracle_rule {
     enum oracle_form form;
-    int terms;       /* products of one sum; k beyond it is a chain */
-    int bits;        /* F: bits kept below the largest exponent */
-    int result;      /* fraction bits of an fp32 result, toward zero: 23 or 13; fp16 is 10 to nearest */
-    int e_zero;      /* exponent of zero terms */
+    int terms;  /* products of one sum; k beyond it is a chain */
+    int bits;   /* F: bits kept below the largest exponent */
+    int result; /* fraction bits of an fp32 result, toward zero: 23 or 13; fp16 is 10 to nearest */
+    int e_zero; /* exponent of zero terms */
     bool plain_zero; /* a sum that rounds to zero gives +0, whatever its sign */
     bool negate;     /* every product */
 };

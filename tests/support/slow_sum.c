@@ -71,7 +71,8 @@ static size_t part_of(const struct mr_sum_level *l, size_t n, size_t i)
     }
 }
 
-/* A butterfly as lanes do it, all of a power of two of them; a lane that has nothing is left out. */
+/* A butterfly as lanes do it, all of a power of two of them; a lane that has nothing is left out.
+ */
 static float butterfly(const float *part, size_t n, bool halves)
 {
     size_t lanes = 1;
@@ -182,8 +183,13 @@ static float one(uint64_t *seed, enum slow_class class, int bits)
     case SLOW_SPREAD:
         if (draw % 16 == 0) return draw & 16 ? 0.0f : -0.0f;
         return cut((float)ldexp(unit, (int)(more % 121) - 60), bits);
-    case SLOW_TINY: return cut((float)ldexp(unit, (int)(more % 24) - 86), bits);
-    case SLOW_HUGE: return cut((float)ldexp(unit, (int)(more % 6) + 59), bits);
+    case SLOW_TINY:
+        if (draw & 1) return ldexpf((float)(int)(draw / 2 % 4) * (more & 1 ? 1.0f : -1.0f), -75);
+        return cut((float)ldexp(unit, (int)(more % 24) - 86), bits);
+    case SLOW_HUGE: return cut((float)ldexp(unit, (int)(more % 8) + 59), bits);
+    case SLOW_HALVES:
+        if (bits == 8 || draw % 3 == 0) return (float)((int)(more % 5) - 2);
+        return ldexpf(more & 1 ? 0x1.000002p0f : 0x1.fffffcp-1f, more & 2 ? -12 : -11);
     case SLOW_SPECIAL:
         if (draw % 97 == 0) return more % 4 == 0 ? NAN : more & 4 ? INFINITY : -INFINITY;
         return draw % 11 == 0 ? 0 : cut((float)unit, bits);

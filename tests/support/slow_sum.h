@@ -16,13 +16,14 @@ void slow_shape(uint64_t *seed, size_t n, int levels, const char *const *instruc
 
 /* Kinds of numbers: what is hard for a sum. */
 enum slow_class {
-    SLOW_NORMAL,   /* of the order of 1 */
-    SLOW_TIES,     /* small integers by powers of two: sums that lie halfway */
-    SLOW_SPREAD,   /* exponents far apart, and some zeros of both signs */
-    SLOW_TINY,     /* products around and below the least subnormal */
-    SLOW_HUGE,     /* sums that overflow */
-    SLOW_SPECIAL,  /* now and then an Inf or a NaN */
-    SLOW_CANCEL,   /* as many negative as positive, of the same few values */
+    SLOW_NORMAL,  /* of the order of 1 */
+    SLOW_TIES,    /* small integers by powers of two: sums that lie halfway */
+    SLOW_HALVES,  /* bits 24: sums next to halfway, by less than binary64 has */
+    SLOW_SPREAD,  /* exponents far apart, and some zeros of both signs */
+    SLOW_TINY,    /* products around and below the least subnormal */
+    SLOW_HUGE,    /* sums that overflow */
+    SLOW_SPECIAL, /* now and then an Inf or a NaN */
+    SLOW_CANCEL,  /* as many negative as positive, of the same few values */
     SLOW_CLASSES
 };
 /* bits: significand bits of the values, 8 (bf16) or 24. */
