@@ -129,50 +129,34 @@ __global__ void __launch_bounds__(TINY_THREADS, 2)
 #define TINY_ROWS           16
 #define TINY_ROWS_TWO_TILES 8
 
-/* First of a chain, so never dependent. */
+/* The kernel compiled for that many rows a block, from ROWS up. */
+template <int ROWS>
+static cudaError_t launch_tiny_rows(int block_rows, dim3 blocks, const struct mr_kernel_problem *p,
+                                    const struct mr_kernel_buffers *b, void *stream)
+{
+    if constexpr (ROWS < TINY_ROWS)
+        if (ROWS < block_rows) return launch_tiny_rows<ROWS + 1>(block_rows, blocks, p, b, stream);
+    void (*kernel)(const uint16_t *, const uint16_t *, const float *, float *, int, int, int, int) =
+        tiny_gemm<ROWS, 1>;
+    if constexpr (ROWS <= TINY_ROWS_TWO_TILES)
+        if (p->router.hidden > TINY_THREADS * TINY_TILE) kernel = tiny_gemm<ROWS, 2>;
+    /* First of a chain, so never dependent. */
+    return launch_grid(false, stream, blocks, TINY_THREADS, kernel, (const uint16_t *)b->hidden,
+                       (const uint16_t *)b->gate, b->gate_bias, (float *)b->logits, p->rows,
+                       p->router.experts, p->router.hidden, p->delay_ns);
+}
+
+/* block_rows: rows of one block, at most. */
 static inline int launch_tiny_gemm(const struct mr_kernel_problem *p,
                                    const struct mr_kernel_buffers *b, int block_rows, void *stream,
                                    struct mr_kernel_why why)
 {
-    int experts = p->router.experts, terms = p->router.hidden, rows = p->rows;
-    bool one_tile = terms <= TINY_THREADS * TINY_TILE;
-    if (!one_tile && block_rows > TINY_ROWS_TWO_TILES) block_rows = TINY_ROWS_TWO_TILES;
-    unsigned shares = ceil_div(rows, block_rows);
-    dim3 blocks(ceil_div(experts, TINY_EXPERTS), shares);
-    cudaError_t status = cudaSuccess;
-#define RUN(ROWS, TILES)                                                                           \
-    status = launch_grid(false, stream, blocks, TINY_THREADS, tiny_gemm<ROWS, TILES>,              \
-                         (const uint16_t *)b->hidden, (const uint16_t *)b->gate, b->gate_bias,     \
-                         (float *)b->logits, rows, experts, terms, p->delay_ns);                   \
-    break
-#define BOTH(ROWS)                                                                                 \
-    case ROWS: RUN(ROWS, 1);                                                                       \
-    case ROWS + TWO_TILES: RUN(ROWS, 2)                                                            \
-                    #define ONE(ROWS)                                                              \
-    case ROWS: RUN(ROWS, 1)
-    enum { TWO_TILES = 100 };
-    switch ((int)ceil_div(rows, (int)shares) + (one_tile ? 0 : TWO_TILES)) {
-        BOTH(1);
-        BOTH(2);
-        BOTH(3);
-        BOTH(4);
-        BOTH(5);
-        BOTH(6);
-        BOTH(7);
-        BOTH(8);
-        ONE(9);
-        ONE(10);
-        ONE(11);
-        ONE(12);
-        ONE(13);
-        ONE(14);
-        ONE(15);
-        ONE(16);
-    }
-#undef ONE
-#undef BOTH
-#undef RUN
-    return launched(status, "tiny_gemm", why);
+    if (p->router.hidden > TINY_THREADS * TINY_TILE && block_rows > TINY_ROWS_TWO_TILES)
+        block_rows = TINY_ROWS_TWO_TILES;
+    unsigned shares = ceil_div(p->rows, block_rows);
+    dim3 blocks(ceil_div(p->router.experts, TINY_EXPERTS), shares);
+    int each = (int)ceil_div(p->rows, (int)shares);
+    return launched(launch_tiny_rows<1>(each, blocks, p, b, stream), "tiny_gemm", why);
 }
 
 static inline int tiny_gemm_supported(const struct mr_kernel_problem *p, struct mr_kernel_why why)
