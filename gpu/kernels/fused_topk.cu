@@ -33,8 +33,8 @@ static int launch(void *, const struct mr_kernel_problem *p, const struct mr_ker
         .promises = MR_KERNEL_DETERMINISTIC | MR_KERNEL_BATCH_INVARIANT | MR_KERNEL_ORDERED,       \
         .supports = routing_supported, .arith = LINE, .launch = launch<T>                          \
     }
-static const struct mr_kernel from_fp32 = FUSED_TOPK(
-    "fused_topk", "a warp a row, from fp32 logits", MR_KERNEL_FP32, float, fp32_line);
+static const struct mr_kernel from_fp32 =
+    FUSED_TOPK("fused_topk", "a warp a row, from fp32 logits", MR_KERNEL_FP32, float, fp32_line);
 static const struct mr_kernel from_bf16 = FUSED_TOPK(
     "fused_topk_bf16", "a warp a row, from bf16 logits", MR_KERNEL_BF16, uint16_t, bf16_line);
 MR_KERNEL_ADD(from_fp32)

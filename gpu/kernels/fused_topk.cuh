@@ -4,9 +4,9 @@
 
 #include "select.cuh"
 
-/* rehearse: while the logits are not there, go through all of it once with the biases in their place,
- * and write nothing. The wait would pass idle, and instructions come from device memory the first
- * time. One copy of the code, so both passes meet in the instruction cache. */
+/* rehearse: while the logits are not there, go through all of it once with the biases in their
+ * place, and write nothing. The wait would pass idle, and instructions come from device memory the
+ * first time. One copy of the code, so both passes meet in the instruction cache. */
 template <int V, typename T>
 __global__ void fused_topk(struct routing r, int rehearse, const float *bias, const T *logits,
                            int32_t *ids, float *weights)
@@ -29,8 +29,9 @@ __global__ void fused_topk(struct routing r, int rehearse, const float *bias, co
     }
 }
 
-/* dependent: the logits come from the kernel ahead of it in the stream. One warp a block spreads few
- * rows over the most multiprocessors; an SM holds at most 32 blocks, so many rows go by fours. */
+/* dependent: the logits come from the kernel ahead of it in the stream. One warp a block spreads
+ * few rows over the most multiprocessors; an SM holds at most 32 blocks, so many rows go by fours.
+ */
 #define FUSED_TOPK_SINGLE 512
 template <typename T>
 static int launch_fused_topk(const struct mr_kernel_problem *p, const struct mr_kernel_buffers *b,
@@ -42,7 +43,7 @@ static int launch_fused_topk(const struct mr_kernel_problem *p, const struct mr_
     cudaError_t status;
 #define LAUNCH(V)                                                                                  \
     status = launch_grid(dependent, stream, dim3(ceil_div(r.rows, warps)), warps * 32,             \
-                         fused_topk<V, T>, r, (int)rehearse, b->bias, logits, b->ids,                  \
+                         fused_topk<V, T>, r, (int)rehearse, b->bias, logits, b->ids,              \
                          (float *)b->weights)
     FOR_EXPERTS(r.experts, LAUNCH);
 #undef LAUNCH

@@ -1,4 +1,5 @@
-/* What the families share on the host side: launches, reasons, and the router as kernels want it. */
+/* What the families share on the host side: launches, reasons, and the router as kernels want it.
+ */
 #ifndef MOEREF_KERNEL_CUH
 #define MOEREF_KERNEL_CUH
 
@@ -11,7 +12,7 @@
 #pragma GCC diagnostic ignored "-Wmissing-field-initializers"
 
 #ifdef MR_SIMT
-#define MR_KERNEL_WHERE MR_MEMORY_HOST
+#define MR_KERNEL_WHERE       MR_MEMORY_HOST
 #define MR_KERNEL_ADD(kernel) MR_SIMT_ANNOUNCE(kernel)
 static inline const char *cudaGetErrorString(cudaError_t)
 {
@@ -22,11 +23,12 @@ static cudaError_t launch_grid(bool, void *, dim3 blocks, int threads, void (*ke
                                A... args)
 {
     auto body = [&]() { kernel(P(args)...); };
-    mr_simt_run(blocks, threads, [](void *f) { (*(decltype(body) *)f)(); }, &body);
+    mr_simt_run(
+        blocks, threads, [](void *f) { (*(decltype(body) *)f)(); }, &body);
     return cudaSuccess;
 }
 #else
-#define MR_KERNEL_WHERE MR_MEMORY_DEVICE
+#define MR_KERNEL_WHERE       MR_MEMORY_DEVICE
 #define MR_KERNEL_ADD(kernel) MR_KERNEL_BUILTIN(kernel)
 /* dependent: the kernel may start before the one ahead of it in the stream has ended. */
 template <typename... P, typename... A>
@@ -71,14 +73,22 @@ struct routing {
 static inline struct routing routing_of(const struct mr_kernel_problem *p)
 {
     const struct mr_kernel_router *r = &p->router;
-    struct routing out = {p->rows, r->experts, r->top_k, r->score, r->rank_by_logit, r->n_group,
-                          r->topk_group, r->experts / r->n_group, r->group_score == MR_KERNEL_MAX,
-                          r->norm_topk_prob, (float)r->routed_scaling_factor};
+    struct routing out = {p->rows,
+                          r->experts,
+                          r->top_k,
+                          r->score,
+                          r->rank_by_logit,
+                          r->n_group,
+                          r->topk_group,
+                          r->experts / r->n_group,
+                          r->group_score == MR_KERNEL_MAX,
+                          r->norm_topk_prob,
+                          (float)r->routed_scaling_factor};
     return out;
 }
 
 #define MOST_EXPERTS 1024
-#define MOST_GROUPS 32
+#define MOST_GROUPS  32
 
 static inline int routing_supported(const struct mr_kernel_problem *p, struct mr_kernel_why why)
 {

@@ -32,6 +32,7 @@ static bool find_function(void *library, const char *name, F *out, struct mr_ker
 
 struct cublas {
     cublasHandle_t handle;
+    void *stream, *workspace; /* as last set */
     decltype(&cublasCreate_v2) create;
     decltype(&cublasDestroy_v2) destroy;
     decltype(&cublasSetStream_v2) set_stream;
@@ -78,19 +79,24 @@ static inline struct cublas *cublas_open(struct mr_kernel_why why)
     return nullptr;
 }
 
-/* The stream first: setting it takes the workspace away. */
+/* Only what is new, since launches are captured too. The stream first: setting it takes the
+ * workspace away. */
 static inline int cublas_use(struct cublas *c, void *stream, void *workspace,
                              struct mr_kernel_why why)
 {
-    int status = cublas_status(c->set_stream(c->handle, (cudaStream_t)stream), "cublasSetStream",
-                               why);
-    if (status != MR_KERNEL_OK) return status;
-    return cublas_status(c->set_workspace(c->handle, workspace, CUBLAS_WORKSPACE),
-                         "cublasSetWorkspace", why);
+    if (c->stream == stream && c->workspace == workspace) return MR_KERNEL_OK;
+    int status =
+        cublas_status(c->set_stream(c->handle, (cudaStream_t)stream), "cublasSetStream", why);
+    if (status == MR_KERNEL_OK)
+        status = cublas_status(c->set_workspace(c->handle, workspace, CUBLAS_WORKSPACE),
+                               "cublasSetWorkspace", why);
+    c->stream = stream;
+    c->workspace = status == MR_KERNEL_OK ? workspace : nullptr;
+    return status;
 }
 
-/* logits [rows, experts] = hidden [rows, k] . gate [experts, k]^T, all row major: column major it is
- * logits^T = gate^T^T . hidden^T. */
+/* logits [rows, experts] = hidden [rows, k] . gate [experts, k]^T, all row major: column major it
+ * is logits^T = gate^T^T . hidden^T. */
 static inline int cublas_router(struct cublas *c, const struct mr_kernel_problem *p,
                                 const void *hidden, const void *gate, void *logits,
                                 cudaDataType_t in, cudaDataType_t out, struct mr_kernel_why why)

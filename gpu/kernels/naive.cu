@@ -92,24 +92,36 @@ static int launch(void *handle, const struct mr_kernel_problem *p,
     if (status == MR_KERNEL_OK)
         status = cublas_router_fp32(c, p, hidden, (const float *)b->state, logits, why);
     if (status == MR_KERNEL_OK && b->gate_bias)
-        status = launched(
-            launch_grid(false, stream, dim3((unsigned)((all + STEP_THREADS - 1) / STEP_THREADS)),
-                        STEP_THREADS, gate_bias_step<float>, b->gate_bias, p->router.experts, all,
-                        logits),
-            "gate bias", why);
+        status = launched(launch_grid(false, stream,
+                                      dim3((unsigned)((all + STEP_THREADS - 1) / STEP_THREADS)),
+                                      STEP_THREADS, gate_bias_step<float>, b->gate_bias,
+                                      p->router.experts, all, logits),
+                          "gate bias", why);
     if (status != MR_KERNEL_OK) return status;
     return launch_steps<float>(p, b, (const float *)logits, steps, stream, why);
 }
 
 #define ANY_TYPE (MR_KERNEL_BF16 | MR_KERNEL_FP16 | MR_KERNEL_FP32)
 static const struct mr_kernel naive = {
-    .abi = MR_KERNEL_ABI, .family = "naive", .name = "naive",
+    .abi = MR_KERNEL_ABI,
+    .family = "naive",
+    .name = "naive",
     .summary = "cast, fp32 GEMM of cuBLAS, then separate steps: nine launches",
-    .memory = MR_KERNEL_WHERE, .min_rows = 1, .max_rows = 0, .hidden_types = ANY_TYPE,
-    .gate_types = ANY_TYPE, .gives = MR_GIVES_LOGITS | MR_GIVES_IDS | MR_GIVES_WEIGHTS,
-    .logits_type = MR_KERNEL_FP32, .weights_type = MR_KERNEL_FP32,
-    .promises = MR_KERNEL_DETERMINISTIC | MR_KERNEL_ORDERED, .supports = routing_supported,
-    .arith = line, .sizes = sizes, .prepare = prepare, .launch = launch, .release = release,
+    .memory = MR_KERNEL_WHERE,
+    .min_rows = 1,
+    .max_rows = 0,
+    .hidden_types = ANY_TYPE,
+    .gate_types = ANY_TYPE,
+    .gives = MR_GIVES_LOGITS | MR_GIVES_IDS | MR_GIVES_WEIGHTS,
+    .logits_type = MR_KERNEL_FP32,
+    .weights_type = MR_KERNEL_FP32,
+    .promises = MR_KERNEL_DETERMINISTIC | MR_KERNEL_ORDERED,
+    .supports = routing_supported,
+    .arith = line,
+    .sizes = sizes,
+    .prepare = prepare,
+    .launch = launch,
+    .release = release,
 };
 MR_KERNEL_ADD(naive)
 

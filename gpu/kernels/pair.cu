@@ -3,7 +3,8 @@
  * still runs, and waits for it before it reads logits.
  *
  *   pair             any rows
- *   pair_rehearsed   the same; tied by dependent launch, the second kernel rehearses (fused_topk.cuh)
+ *   pair_rehearsed   the same; tied by dependent launch, the second kernel rehearses
+ * (fused_topk.cuh)
  *
  * Launches: 2 up to 16 rows; above, the GEMM's one or two and 1. Arithmetic line:
  * fma/deal:256x16:pairs up to 16 rows; above, what cuBLAS was measured to do (library.cuh). So a
@@ -49,7 +50,7 @@ static int launch(void *, const struct mr_kernel_problem *p, const struct mr_ker
 }
 #define PAIR_CALLS(LAUNCH) .launch = LAUNCH
 #else
-#define PAIR_MOST 0
+#define PAIR_MOST          0
 static void line(const struct mr_kernel_problem *p, char *out, size_t size)
 {
     snprintf(out, size, "%s", p->rows <= PAIR_TINY ? TINY_LINE : cublas_line(p));
@@ -86,16 +87,15 @@ static int launch(void *handle, const struct mr_kernel_problem *p,
     struct cublas *c = (struct cublas *)handle;
     int status = cublas_use(c, stream, b->scratch, why);
     if (status == MR_KERNEL_OK && p->delay_ns > 0)
-        status = launched(launch_grid(false, stream, dim3(1), 32, delay, p->delay_ns), "delay",
-                          why);
+        status =
+            launched(launch_grid(false, stream, dim3(1), 32, delay, p->delay_ns), "delay", why);
     if (status == MR_KERNEL_OK)
         status = cublas_router(c, p, b->hidden, b->gate, b->logits, CUDA_R_16BF, CUDA_R_32F, why);
     if (status != MR_KERNEL_OK) return status;
     return launch_fused_topk<float>(p, b, (const float *)b->logits, p->pdl, REHEARSE && p->pdl,
                                     stream, why);
 }
-#define PAIR_CALLS(LAUNCH) \
-    .sizes = sizes, .prepare = prepare, .launch = LAUNCH, .release = release
+#define PAIR_CALLS(LAUNCH) .sizes = sizes, .prepare = prepare, .launch = LAUNCH, .release = release
 #endif
 
 #define PAIR(NAME, ABOUT, REHEARSE)                                                                \
@@ -105,8 +105,8 @@ static int launch(void *handle, const struct mr_kernel_problem *p,
         .hidden_types = MR_KERNEL_BF16, .gate_types = MR_KERNEL_BF16,                              \
         .gives = MR_GIVES_LOGITS | MR_GIVES_IDS | MR_GIVES_WEIGHTS, .logits_type = MR_KERNEL_FP32, \
         .weights_type = MR_KERNEL_FP32,                                                            \
-        .promises = MR_KERNEL_DETERMINISTIC | MR_KERNEL_ORDERED | MR_KERNEL_HAS_DELAY |            \
-                    MR_KERNEL_HAS_PDL,                                                             \
+        .promises =                                                                                \
+            MR_KERNEL_DETERMINISTIC | MR_KERNEL_ORDERED | MR_KERNEL_HAS_DELAY | MR_KERNEL_HAS_PDL, \
         .supports = supports, .arith = line, PAIR_CALLS(launch<REHEARSE>)                          \
     }
 static const struct mr_kernel pair =

@@ -2,18 +2,18 @@
  * the kernels of routing_stage.cu share, and the second kernel of two.
  *
  * A row chooses an expert at most once. So the rows that chose an expert are a set of bits, 32 rows
- * a word, and the place of a row among them is the number of bits below its own: the sort is stable,
- * and bits may be set in any order. */
+ * a word, and the place of a row among them is the number of bits below its own: the sort is
+ * stable, and bits may be set in any order. */
 #ifndef MOEREF_ROUTING_SORT_CUH
 #define MOEREF_ROUTING_SORT_CUH
 
 #include "kernel.cuh"
 
 #define MOST_SORTED_K 32
-#define SORT_WARPS 16
-#define SORT_THREADS (SORT_WARPS * 32)
-#define SORT_ROWS 256 /* of one block, at most */
-#define SORT_WORDS (SORT_ROWS / 32)
+#define SORT_WARPS    16
+#define SORT_THREADS  (SORT_WARPS * 32)
+#define SORT_ROWS     256 /* of one block, at most */
+#define SORT_WORDS    (SORT_ROWS / 32)
 
 struct sorted_out {
     int tile;
@@ -60,8 +60,10 @@ __device__ static inline void finish(const struct sorted_out &out, const int *co
         int low = 0, high = experts; /* first[low] <= t < first[high] */
         while (high - low > 1) {
             int middle = (low + high) / 2;
-            if (first[middle] <= t) low = middle;
-            else high = middle;
+            if (first[middle] <= t)
+                low = middle;
+            else
+                high = middle;
         }
         out.tile_expert[t] = low;
         int filled = count[low] - (t - first[low]) * out.tile;

@@ -9,12 +9,11 @@
  *   up to 4 rows    1: one block of 4 warps, a warp a row, then all of them sort
  *   up to 16 rows   1: the same with 16 warps
  *   up to 256       2: a warp a row; then one block sorts
- *   above           2: a block for a run of rows, which also counts its experts; then as many blocks
- *                   sort, each its run
- * The two are tied by programmatic dependent launch. Selection is select.cuh's, so ids and weights
- * are those of fused_topk and depend on the row alone. Sorting is stable, and no place depends on the
- * order in which atomics arrive (routing_sort.cuh).
- * Arithmetic line: fp32. */
+ *   above           2: a block for a run of rows, which also counts its experts; then as many
+ * blocks sort, each its run The two are tied by programmatic dependent launch. Selection is
+ * select.cuh's, so ids and weights are those of fused_topk and depend on the row alone. Sorting is
+ * stable, and no place depends on the order in which atomics arrive (routing_sort.cuh). Arithmetic
+ * line: fp32. */
 #include "routing_sort.cuh"
 #include "select.cuh"
 
@@ -47,8 +46,8 @@ __global__ void __launch_bounds__(WARPS * 32)
     finish(out, count, first, r.experts, r.rows * r.top_k, 0, 1);
 }
 
-/* First of two. rows_of_block: 0, and a block is as many rows as it has warps; else its run of rows,
- * and counts [blocks, experts] are wanted. */
+/* First of two. rows_of_block: 0, and a block is as many rows as it has warps; else its run of
+ * rows, and counts [blocks, experts] are wanted. */
 template <int V>
 __global__ void __launch_bounds__(512)
     routing_rows(struct routing r, int rows_of_block, const float *bias, const float *logits,
@@ -116,7 +115,8 @@ static cudaError_t launch_two(const struct mr_kernel_problem *p, const struct ro
 #undef LAUNCH
     if (status != cudaSuccess) return status;
     return launch_grid(p->pdl != 0, stream, dim3(run ? blocks : 1), SORT_WARPS * 32, routing_sort,
-                       r.experts, r.top_k, r.rows, run ? run : r.rows, (const int32_t *)b->ids, (const int *)counts, out);
+                       r.experts, r.top_k, r.rows, run ? run : r.rows, (const int32_t *)b->ids,
+                       (const int *)counts, out);
 }
 
 static int supports(const struct mr_kernel_problem *p, struct mr_kernel_why why)

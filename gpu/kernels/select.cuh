@@ -180,7 +180,8 @@ __device__ static inline int take_best(struct warp_row<V> *row, struct warp_best
 
 /* k rounds of argmax over the warp. ids and weights are the row's; lane j mod 32 writes slot j, and
  * for top_k > 32 scores lie in weights until their sum is known. The id of slot `lane`
- * (top_k <= 32). Nobody else may look at weights before the warp is done. write: else nothing is. */
+ * (top_k <= 32). Nobody else may look at weights before the warp is done. write: else nothing is.
+ */
 template <int V>
 __device__ static inline int select_row(const struct routing &r, struct warp_row<V> *row,
                                         bool write, int32_t *ids, float *weights)
@@ -212,8 +213,8 @@ __device__ static inline int select_row(const struct routing &r, struct warp_row
     int done = (r.top_k - 1) / 32 * 32;
 #pragma unroll 1
     for (int j = lane; j < done; j += 32)
-        weights[j] = softmax ? weights[j] / sum * r.scale
-                             : mr_weight(weights[j], sum, r.normalise, r.scale);
+        weights[j] =
+            softmax ? weights[j] / sum * r.scale : mr_weight(weights[j], sum, r.normalise, r.scale);
     if (done + lane < r.top_k) {
         ids[done + lane] = id;
         weights[done + lane] =
@@ -240,8 +241,8 @@ __device__ static inline void load_row(const struct routing &r, const T *logits,
 #pragma unroll
     for (int i = 0; i < V; i++) {
         int e = i * 32 + warp_lane();
-        row->score[i] = e < r.experts ? load_logit(logits, at * r.experts + e)
-                                      : __uint_as_float(0xff800000u);
+        row->score[i] =
+            e < r.experts ? load_logit(logits, at * r.experts + e) : __uint_as_float(0xff800000u);
     }
 }
 
@@ -259,16 +260,27 @@ __device__ static inline int route_row(const struct routing &r, bool biased, con
 #define FOR_EXPERTS(experts, CALL)                                                                 \
     do {                                                                                           \
         int slots_ = ((experts) + 31) / 32;                                                        \
-        if (slots_ <= 1) { CALL(1); }                                                              \
-        else if (slots_ <= 2) { CALL(2); }                                                         \
-        else if (slots_ <= 4) { CALL(4); }                                                         \
-        else if (slots_ <= 6) { CALL(6); }                                                         \
-        else if (slots_ <= 8) { CALL(8); }                                                         \
-        else if (slots_ <= 9) { CALL(9); }                                                         \
-        else if (slots_ <= 12) { CALL(12); }                                                       \
-        else if (slots_ <= 16) { CALL(16); }                                                       \
-        else if (slots_ <= 28) { CALL(28); }                                                       \
-        else { CALL(32); }                                                                         \
+        if (slots_ <= 1) {                                                                         \
+            CALL(1);                                                                               \
+        } else if (slots_ <= 2) {                                                                  \
+            CALL(2);                                                                               \
+        } else if (slots_ <= 4) {                                                                  \
+            CALL(4);                                                                               \
+        } else if (slots_ <= 6) {                                                                  \
+            CALL(6);                                                                               \
+        } else if (slots_ <= 8) {                                                                  \
+            CALL(8);                                                                               \
+        } else if (slots_ <= 9) {                                                                  \
+            CALL(9);                                                                               \
+        } else if (slots_ <= 12) {                                                                 \
+            CALL(12);                                                                              \
+        } else if (slots_ <= 16) {                                                                 \
+            CALL(16);                                                                              \
+        } else if (slots_ <= 28) {                                                                 \
+            CALL(28);                                                                              \
+        } else {                                                                                   \
+            CALL(32);                                                                              \
+        }                                                                                          \
     } while (0)
 
 #endif

@@ -45,7 +45,7 @@ float mr_simt_exp(float x)
 struct mr_simt mr_simt;
 
 #define MOST_THREADS 1024
-#define STACK_BYTES (64 * 1024)
+#define STACK_BYTES  (64 * 1024)
 
 struct fiber {
     ucontext_t context;
@@ -96,17 +96,13 @@ static void work_out(enum mr_simt_op op, struct fiber *lane)
         least = min(least, lane[i].value);
     }
     for (int i = 0; i < 32; i++) {
-        uint32_t alike = 0;
         sum += (int)lane[i].value;
-        for (int j = 0; j < 32; j++) alike |= (uint32_t)(lane[j].value == lane[i].value) << j;
         switch (op) {
-        case MR_SIMT_SYNC: break;
         case MR_SIMT_XOR: lane[i].result = lane[i ^ lane[i].argument].value; break;
         case MR_SIMT_FROM: lane[i].result = lane[lane[i].argument & 31].value; break;
         case MR_SIMT_MAX: lane[i].result = most; break;
         case MR_SIMT_MIN: lane[i].result = least; break;
         case MR_SIMT_PREFIX: lane[i].result = (uint32_t)sum; break;
-        case MR_SIMT_ALIKE: lane[i].result = alike; break;
         }
     }
 }
@@ -178,7 +174,6 @@ void mr_simt_run(dim3 blocks, int threads, void (*body)(void *), void *context)
     run.threads = threads;
     run.body = body;
     run.data = context;
-    run.random = 1;
     mr_simt.threads = dim3((unsigned)threads);
     mr_simt.blocks = blocks;
     for (unsigned y = 0; y < blocks.y; y++)

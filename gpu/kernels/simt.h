@@ -1,7 +1,8 @@
-/* CUDA's threads on a CPU, as far as these kernels need them: each thread of a block is a fiber, and
- * runs until it meets a barrier of its warp or block. Blocks run one after the other. Which thread
- * goes next is drawn at random (fixed seed), so that a missing barrier shows. Launches run at once:
- * dependent launches are not modelled, and neither is speed. */
+/* CUDA's threads on a CPU, as far as these kernels need them: each thread of a block is a fiber,
+ * and runs until it meets a barrier of its warp or block. Blocks run one after the other. Which
+ * thread goes next is drawn at random (fixed seed, another order at each launch), so that a missing
+ * barrier shows. Launches run at once: dependent launches are not modelled, and neither is speed.
+ */
 #ifndef MOEREF_SIMT_H
 #define MOEREF_SIMT_H
 
@@ -14,7 +15,7 @@ struct mr_kernel;
 #define __device__
 #define __host__
 #define __global__
-#define __shared__ static
+#define __shared__      static
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 
@@ -35,19 +36,16 @@ struct mr_simt {
 };
 extern struct mr_simt mr_simt;
 #define threadIdx (mr_simt.thread)
-#define blockIdx (mr_simt.block)
-#define blockDim (mr_simt.threads)
-#define gridDim (mr_simt.blocks)
+#define blockIdx  (mr_simt.block)
+#define blockDim  (mr_simt.threads)
+#define gridDim   (mr_simt.blocks)
 
-enum mr_simt_op {
-    MR_SIMT_SYNC, MR_SIMT_XOR, MR_SIMT_FROM, MR_SIMT_MAX, MR_SIMT_MIN, MR_SIMT_PREFIX, MR_SIMT_ALIKE
-};
+enum mr_simt_op { MR_SIMT_XOR, MR_SIMT_FROM, MR_SIMT_MAX, MR_SIMT_MIN, MR_SIMT_PREFIX };
 /* All 32 threads of a warp come here with the same op. */
 uint32_t mr_simt_warp(enum mr_simt_op op, uint32_t value, int argument);
 void mr_simt_block(void);
 void mr_simt_run(dim3 blocks, int threads, void (*body)(void *), void *context);
 
-#define ALL_LANES 0xffffffffu
 static inline float __uint_as_float(uint32_t u)
 {
     float f;
@@ -67,10 +65,6 @@ static inline float __fadd_rn(float a, float b)
 static inline int __popc(uint32_t x)
 {
     return __builtin_popcount(x);
-}
-static inline int __ffs(int x)
-{
-    return __builtin_ffs(x);
 }
 static inline uint32_t max(uint32_t a, uint32_t b)
 {
@@ -103,14 +97,6 @@ static inline uint32_t warp_min(uint32_t x)
 static inline int warp_prefix(int x)
 {
     return (int)mr_simt_warp(MR_SIMT_PREFIX, (uint32_t)x, 0);
-}
-static inline uint32_t lanes_alike(int x)
-{
-    return mr_simt_warp(MR_SIMT_ALIKE, (uint32_t)x, 0);
-}
-static inline void sync_warp(void)
-{
-    mr_simt_warp(MR_SIMT_SYNC, 0, 0);
 }
 static inline void sync_block(void)
 {

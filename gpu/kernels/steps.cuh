@@ -1,8 +1,8 @@
-/* Routing from logits in separate steps, a launch each, as eager code has it: score, add bias, top-k,
- * gather, sum, add guard, divide. The operations and their order are those of select.cuh, so ids and
- * weights are those of fused_topk, bit for bit. Without bias there is nothing to add, without
- * norm_topk_prob no sum and guard, and a product in place of the quotient; ranked by logit, the
- * score comes after the gather. */
+/* Routing from logits in separate steps, a launch each, as eager code has it: score, add bias,
+ * top-k, gather, sum, add guard, divide. The operations and their order are those of select.cuh, so
+ * ids and weights are those of fused_topk, bit for bit. Without bias there is nothing to add,
+ * without norm_topk_prob no sum and guard, and a product in place of the quotient; ranked by logit,
+ * the score comes after the gather. */
 #ifndef MOEREF_STEPS_CUH
 #define MOEREF_STEPS_CUH
 
@@ -15,7 +15,8 @@ __device__ static inline size_t step_index(void)
     return (size_t)blockIdx.x * blockDim.x + threadIdx.x;
 }
 
-template <typename T> __global__ void score_step(int score, const T *logits, size_t n, float *scores)
+template <typename T>
+__global__ void score_step(int score, const T *logits, size_t n, float *scores)
 {
     size_t i = step_index();
     if (i >= n) return;
@@ -31,16 +32,16 @@ __global__ void softmax_step(int rows, int experts, const T *logits, float *scor
     float x[V];
 #pragma unroll
     for (int i = 0; i < V; i++)
-        x[i] = i * 32 + lane < experts
-                   ? load_logit(logits, (size_t)row * experts + i * 32 + lane)
-                   : __uint_as_float(0xff800000u);
+        x[i] = i * 32 + lane < experts ? load_logit(logits, (size_t)row * experts + i * 32 + lane)
+                                       : __uint_as_float(0xff800000u);
     softmax_scores<V>(x);
 #pragma unroll
     for (int i = 0; i < V; i++)
         if (i * 32 + lane < experts) scores[(size_t)row * experts + i * 32 + lane] = x[i];
 }
 
-__global__ static void add_step(const float *scores, const float *bias, int experts, size_t n, float *keys)
+__global__ static void add_step(const float *scores, const float *bias, int experts, size_t n,
+                                float *keys)
 {
     size_t i = step_index();
     if (i < n) keys[i] = plus(scores[i], bias[i % (size_t)experts]);
@@ -122,8 +123,8 @@ __device__ static inline void store_logit(float *out, float x)
 __device__ static inline void store_logit(uint16_t *out, float x)
 {
     uint32_t u = __float_as_uint(x);
-    *out = (uint16_t)((u & 0x7fffffffu) > 0x7f800000u ? 0x7fff
-                                                      : (u + 0x7fff + (u >> 16 & 1)) >> 16);
+    *out =
+        (uint16_t)((u & 0x7fffffffu) > 0x7f800000u ? 0x7fff : (u + 0x7fff + (u >> 16 & 1)) >> 16);
 }
 template <typename T>
 __global__ void gate_bias_step(const float *gate_bias, int experts, size_t n, T *logits)
@@ -159,7 +160,7 @@ static int launch_steps(const struct mr_kernel_problem *p, const struct mr_kerne
     if (status == cudaSuccess) status = launch_grid(false, stream, GRID(n), __VA_ARGS__), at = NAME
 #define SOFTMAX(V)                                                                                 \
     STEP("softmax", (size_t)r.rows * 32, softmax_step<V, T>, r.rows, r.experts, logits, scores)
-#define TOPK_KEYS(V) STEP("topk", (size_t)r.rows * 32, topk_step<V, float>, r, ranked, b->ids)
+#define TOPK_KEYS(V)   STEP("topk", (size_t)r.rows * 32, topk_step<V, float>, r, ranked, b->ids)
 #define TOPK_LOGITS(V) STEP("topk", (size_t)r.rows * 32, topk_step<V, T>, r, logits, b->ids)
     if (r.by_logit) {
         FOR_EXPERTS(r.experts, TOPK_LOGITS);
@@ -167,8 +168,10 @@ static int launch_steps(const struct mr_kernel_problem *p, const struct mr_kerne
         STEP("score", (size_t)r.rows, selected_step, r, weights);
     } else {
         const float *ranked = b->bias ? keys : scores;
-        if (r.score == MR_KERNEL_SOFTMAX) FOR_EXPERTS(r.experts, SOFTMAX);
-        else STEP("score", all, score_step<T>, r.score, logits, all, scores);
+        if (r.score == MR_KERNEL_SOFTMAX)
+            FOR_EXPERTS(r.experts, SOFTMAX);
+        else
+            STEP("score", all, score_step<T>, r.score, logits, all, scores);
         if (b->bias) STEP("add", all, add_step, scores, b->bias, r.experts, all, keys);
         FOR_EXPERTS(r.experts, TOPK_KEYS);
         STEP("gather", chosen, gather_step<float>, r, scores, b->ids, weights);

@@ -5,10 +5,10 @@
 #include "kernel.cuh"
 
 #define TINY_THREADS 256
-#define TINY_WARPS (TINY_THREADS / 32)
-#define TINY_TILE 16 /* consecutive positions of one thread */
-#define TINY_EXPERTS 2 /* of one block */
-#define TINY_LINE "fma/deal:256x16:pairs"
+#define TINY_WARPS   (TINY_THREADS / 32)
+#define TINY_TILE    16 /* consecutive positions of one thread */
+#define TINY_EXPERTS 2  /* of one block */
+#define TINY_LINE    "fma/deal:256x16:pairs"
 
 struct tile { /* 16 bf16 */
     uint4 low, high;
@@ -39,9 +39,9 @@ __device__ static inline float dot_tile(const struct tile &a, const struct tile 
     return dot_four(a.high, b.high, dot_four(a.low, b.low, sum));
 }
 
-/* Sums N values over the warp, lanes by xor 1, 2, 4, 8, 16. As long as there are several values, the
- * two lanes of an exchange part them between them: N - 1 shuffles and a few, not 5 N. At the end
- * value *which is in v[0] of this lane; *which is -1 in lanes that have none or a copy. */
+/* Sums N values over the warp, lanes by xor 1, 2, 4, 8, 16. As long as there are several values,
+ * the two lanes of an exchange part them between them: N - 1 shuffles and a few, not 5 N. At the
+ * end value *which is in v[0] of this lane; *which is -1 in lanes that have none or a copy. */
 template <int N, int D = 1>
 __device__ static inline void sum_over_warp(float *v, int *which, int first = 0, int end = N,
                                             bool copy = false)
@@ -120,62 +120,43 @@ __global__ void __launch_bounds__(TINY_THREADS, 2)
     const float(*p)[N] = part;
     int v = thread, r = row + v / 2, e = expert + v % 2;
     if (r >= rows || e >= experts) return;
-    float total = ((p[0][v] + p[1][v]) + (p[2][v] + p[3][v])) +
-                  ((p[4][v] + p[5][v]) + (p[6][v] + p[7][v]));
+    float total =
+        ((p[0][v] + p[1][v]) + (p[2][v] + p[3][v])) + ((p[4][v] + p[5][v]) + (p[6][v] + p[7][v]));
     logits[(size_t)r * experts + e] = gate_bias ? total + gate_bias[e] : total;
 }
 
 /* Rows of one block, at most: more would spill. */
-#define TINY_ROWS 16
+#define TINY_ROWS           16
 #define TINY_ROWS_TWO_TILES 8
 
-/* First of a chain, so never dependent. */
+/* The kernel compiled for that many rows a block, from ROWS up. */
+template <int ROWS>
+static cudaError_t launch_tiny_rows(int block_rows, dim3 blocks, const struct mr_kernel_problem *p,
+                                    const struct mr_kernel_buffers *b, void *stream)
+{
+    if constexpr (ROWS < TINY_ROWS)
+        if (ROWS < block_rows) return launch_tiny_rows<ROWS + 1>(block_rows, blocks, p, b, stream);
+    void (*kernel)(const uint16_t *, const uint16_t *, const float *, float *, int, int, int, int) =
+        tiny_gemm<ROWS, 1>;
+    if constexpr (ROWS <= TINY_ROWS_TWO_TILES)
+        if (p->router.hidden > TINY_THREADS * TINY_TILE) kernel = tiny_gemm<ROWS, 2>;
+    /* First of a chain, so never dependent. */
+    return launch_grid(false, stream, blocks, TINY_THREADS, kernel, (const uint16_t *)b->hidden,
+                       (const uint16_t *)b->gate, b->gate_bias, (float *)b->logits, p->rows,
+                       p->router.experts, p->router.hidden, p->delay_ns);
+}
+
+/* block_rows: rows of one block, at most. */
 static inline int launch_tiny_gemm(const struct mr_kernel_problem *p,
                                    const struct mr_kernel_buffers *b, int block_rows, void *stream,
                                    struct mr_kernel_why why)
 {
-    int experts = p->router.experts, terms = p->router.hidden, rows = p->rows;
-    bool one_tile = terms <= TINY_THREADS * TINY_TILE;
-    if (!one_tile && block_rows > TINY_ROWS_TWO_TILES) block_rows = TINY_ROWS_TWO_TILES;
-    unsigned shares = ceil_div(rows, block_rows);
-    dim3 blocks(ceil_div(experts, TINY_EXPERTS), shares);
-    cudaError_t status = cudaSuccess;
-#define RUN(ROWS, TILES)                                                                           \
-    status = launch_grid(false, stream, blocks, TINY_THREADS, tiny_gemm<ROWS, TILES>,              \
-                         (const uint16_t *)b->hidden, (const uint16_t *)b->gate, b->gate_bias,     \
-                         (float *)b->logits, rows, experts, terms, p->delay_ns);                   \
-    break
-#define BOTH(ROWS)                                                                                 \
-    case ROWS:                                                                                     \
-        RUN(ROWS, 1);                                                                              \
-    case ROWS + TWO_TILES:                                                                         \
-        RUN(ROWS, 2)
-#define ONE(ROWS)                                                                                  \
-    case ROWS:                                                                                     \
-        RUN(ROWS, 1)
-    enum { TWO_TILES = 100 };
-    switch ((int)ceil_div(rows, (int)shares) + (one_tile ? 0 : TWO_TILES)) {
-        BOTH(1);
-        BOTH(2);
-        BOTH(3);
-        BOTH(4);
-        BOTH(5);
-        BOTH(6);
-        BOTH(7);
-        BOTH(8);
-        ONE(9);
-        ONE(10);
-        ONE(11);
-        ONE(12);
-        ONE(13);
-        ONE(14);
-        ONE(15);
-        ONE(16);
-    }
-#undef ONE
-#undef BOTH
-#undef RUN
-    return launched(status, "tiny_gemm", why);
+    if (p->router.hidden > TINY_THREADS * TINY_TILE && block_rows > TINY_ROWS_TWO_TILES)
+        block_rows = TINY_ROWS_TWO_TILES;
+    unsigned shares = ceil_div(p->rows, block_rows);
+    dim3 blocks(ceil_div(p->router.experts, TINY_EXPERTS), shares);
+    int each = (int)ceil_div(p->rows, (int)shares);
+    return launched(launch_tiny_rows<1>(each, blocks, p, b, stream), "tiny_gemm", why);
 }
 
 static inline int tiny_gemm_supported(const struct mr_kernel_problem *p, struct mr_kernel_why why)
