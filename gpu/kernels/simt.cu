@@ -89,11 +89,12 @@ static void fail(const char *what)
 
 static void work_out(enum mr_simt_op op, struct fiber *lane)
 {
-    uint32_t most = 0, least = ~0u;
+    uint32_t most = 0, least = ~0u, set = 0;
     int sum = 0;
     for (int i = 0; i < 32; i++) {
         most = max(most, lane[i].value);
         least = min(least, lane[i].value);
+        set |= (uint32_t)(lane[i].value != 0) << i;
     }
     for (int i = 0; i < 32; i++) {
         sum += (int)lane[i].value;
@@ -103,6 +104,7 @@ static void work_out(enum mr_simt_op op, struct fiber *lane)
         case MR_SIMT_MAX: lane[i].result = most; break;
         case MR_SIMT_MIN: lane[i].result = least; break;
         case MR_SIMT_PREFIX: lane[i].result = (uint32_t)sum; break;
+        case MR_SIMT_BALLOT: lane[i].result = set; break;
         }
     }
 }

@@ -28,6 +28,9 @@ struct dim3 {
 struct uint4 {
     uint32_t x, y, z, w;
 };
+struct int4 {
+    int x, y, z, w;
+};
 typedef int cudaError_t;
 enum { cudaSuccess = 0 };
 
@@ -40,7 +43,7 @@ extern struct mr_simt mr_simt;
 #define blockDim  (mr_simt.threads)
 #define gridDim   (mr_simt.blocks)
 
-enum mr_simt_op { MR_SIMT_XOR, MR_SIMT_FROM, MR_SIMT_MAX, MR_SIMT_MIN, MR_SIMT_PREFIX };
+enum mr_simt_op { MR_SIMT_XOR, MR_SIMT_FROM, MR_SIMT_MAX, MR_SIMT_MIN, MR_SIMT_PREFIX, MR_SIMT_BALLOT };
 /* All 32 threads of a warp come here with the same op. */
 uint32_t mr_simt_warp(enum mr_simt_op op, uint32_t value, int argument);
 void mr_simt_block(void);
@@ -98,6 +101,14 @@ static inline int warp_prefix(int x)
 {
     return (int)mr_simt_warp(MR_SIMT_PREFIX, (uint32_t)x, 0);
 }
+static inline uint32_t warp_ballot(bool x)
+{
+    return mr_simt_warp(MR_SIMT_BALLOT, x, 0);
+}
+static inline void sync_warp(void)
+{
+    mr_simt_warp(MR_SIMT_BALLOT, 0, 0);
+}
 static inline void sync_block(void)
 {
     mr_simt_block();
@@ -133,6 +144,10 @@ float mr_simt_sigmoid(float x), mr_simt_sqrt_softplus(float x), mr_simt_exp(floa
 static inline float sigmoid_score(float x)
 {
     return mr_simt_sigmoid(x);
+}
+template <int V> static inline void sigmoid_scores(float (&x)[V])
+{
+    for (int i = 0; i < V; i++) x[i] = sigmoid_score(x[i]);
 }
 static inline float sqrt_softplus_score(float x)
 {
