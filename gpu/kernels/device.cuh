@@ -60,6 +60,28 @@ __device__ static inline void sync_block(void)
 {
     __syncthreads();
 }
+/* Of a cluster. */
+__device__ static inline void cluster_arrive(void)
+{
+    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+}
+__device__ static inline void cluster_wait(void)
+{
+    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+/* Shared memory of a cluster's blocks, one T each; NAME points to this block's. */
+#define COMMA ,
+#define CLUSTER_SHARED(T, NAME)                                                                    \
+    __shared__ T NAME##_of_block;                                                                  \
+    T *NAME = &NAME##_of_block
+/* Stores where block `rank` of the cluster has what `here` is in this one. */
+template <typename T>
+__device__ static inline void store_in_block(float *here, T *, int rank, float value)
+{
+    uint32_t at = (uint32_t)__cvta_generic_to_shared(here), there;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(at), "r"(rank));
+    asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(there), "f"(value) : "memory");
+}
 __device__ static inline void wait_for_producers(void)
 {
     asm volatile("griddepcontrol.wait;" ::: "memory");

@@ -14,8 +14,7 @@ __global__ void __launch_bounds__(128)
     load_bias<V>(bias, r.experts, biases);
     wait_for_producers();
     if (row >= r.rows) return;
-    route_row<V, PLAIN>(r, bias != nullptr, biases, logits, (size_t)row, &place[warp], ids,
-                        weights);
+    route_row<V, PLAIN>(r, biases, logits, (size_t)row, &place[warp], ids, weights);
 }
 
 /* dependent: the logits come from the kernel ahead of it in the stream. One warp a block spreads

@@ -35,8 +35,7 @@ __global__ void __launch_bounds__(WARPS * 32)
     sync_block();
     wait_for_producers();
     if (row < r.rows)
-        id = route_row<V, PLAIN>(r, bias != nullptr, biases, logits, (size_t)row, &place[row], ids,
-                                 weights);
+        id = route_row<V, PLAIN>(r, biases, logits, (size_t)row, &place[row], ids, weights);
     if (mine) atomicOr(&chose[id], 1u << row);
     sync_block();
     for (int e = thread; e < r.experts; e += WARPS * 32) count[e] = __popc(chose[e]);
@@ -74,8 +73,8 @@ __global__ void __launch_bounds__(RUN_WARPS * 32)
     spin(delay_ns);
     int warp = (int)threadIdx.x / 32;
     for (int row = first + warp; row < end; row += warps) {
-        int id = route_row<V, PLAIN>(r, bias != nullptr, biases, logits, (size_t)row, &place[warp],
-                                     ids, weights);
+        int id =
+            route_row<V, PLAIN>(r, biases, logits, (size_t)row, &place[warp], ids, weights);
         if (rows_of_block && warp_lane() < r.top_k) atomicAdd(&count[id], 1);
     }
     if (!rows_of_block) return;

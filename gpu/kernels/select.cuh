@@ -31,7 +31,7 @@ __device__ static inline float load_logit(const uint16_t *logits, size_t at) /* 
 }
 
 /* FOR_EXPERTS takes V slots only for more experts than fill this many. */
-template <int V> constexpr int full_slots(void)
+template <int V> MR_BOTH constexpr int full_slots(void)
 {
     constexpr int compiled[] = {0, 1, 2, 4, 6, 8, 9, 12, 16, 28, 32};
     int full = 0;
@@ -83,9 +83,9 @@ __device__ static inline uint32_t rank_of(const struct routing &r, int slot, flo
 }
 
 /* Fills score and rank from logits in row->score; scores of a softmax over the selected are left to
- * select_row. biased: a bias is added to rank, which is all 0 otherwise. */
+ * select_row. bias: 0 where there is none; that changes no rank. */
 template <int V>
-__device__ static inline void rank_row(const struct routing &r, bool biased, const float (&bias)[V],
+__device__ static inline void rank_row(const struct routing &r, const float (&bias)[V],
                                        struct warp_row<V> *row)
 {
 #pragma unroll
@@ -101,7 +101,7 @@ __device__ static inline void rank_row(const struct routing &r, bool biased, con
     if (r.by_logit) return;
 #pragma unroll
     for (int i = 0; i < V; i++)
-        row->rank[i] = rank_of<V>(r, i, biased ? plus(row->score[i], bias[i]) : row->score[i]);
+        row->rank[i] = rank_of<V>(r, i, plus(row->score[i], bias[i]));
 }
 
 /* The value whose rank this is; NaN for NaN. */

@@ -47,7 +47,9 @@ enum mr_simt_op { MR_SIMT_XOR, MR_SIMT_FROM, MR_SIMT_MAX, MR_SIMT_MIN, MR_SIMT_P
 /* All 32 threads of a warp come here with the same op. */
 uint32_t mr_simt_warp(enum mr_simt_op op, uint32_t value, int argument);
 void mr_simt_block(void);
-void mr_simt_run(dim3 blocks, int threads, void (*body)(void *), void *context);
+void mr_simt_cluster(void);
+/* cluster: so many neighbours in x run at once. */
+void mr_simt_run(dim3 blocks, int threads, int cluster, void (*body)(void *), void *context);
 
 static inline float __uint_as_float(uint32_t u)
 {
@@ -112,6 +114,24 @@ static inline void sync_warp(void)
 static inline void sync_block(void)
 {
     mr_simt_block();
+}
+/* A wait is a barrier, an arrival nothing. */
+static inline void cluster_arrive(void)
+{
+}
+static inline void cluster_wait(void)
+{
+    mr_simt_cluster();
+}
+#define MR_SIMT_CLUSTER 8
+#define COMMA ,
+#define CLUSTER_SHARED(T, NAME)                                                                    \
+    static T NAME##_of_blocks[MR_SIMT_CLUSTER];                                                    \
+    T *NAME = &NAME##_of_blocks[blockIdx.x % MR_SIMT_CLUSTER]
+template <typename T> static inline void store_in_block(float *here, T *own, int rank, float value)
+{
+    T *first = own - blockIdx.x % MR_SIMT_CLUSTER;
+    *(float *)((char *)&first[rank] + ((char *)here - (char *)own)) = value;
 }
 static inline void wait_for_producers(void)
 {
