@@ -103,7 +103,7 @@ __global__ static void __launch_bounds__(SORT_THREADS)
         int shares = experts < SORT_THREADS ? SORT_THREADS / experts : 1;
         for (int t = thread; t < shares * experts; t += SORT_THREADS) {
             int e = t % experts, all = 0, before = 0;
-#pragma unroll 8
+#pragma unroll 32 /* loads under way at once */
             for (int b = t / experts; b < blocks; b += shares) {
                 int c = counts[(size_t)b * experts + e];
                 all += c;
