@@ -14,6 +14,7 @@
 #define SORT_THREADS  (SORT_WARPS * 32)
 #define SORT_ROWS     256 /* of one block, at most */
 #define SORT_WORDS    (SORT_ROWS / 32)
+#define SORT_BATCH    32 /* loads of a thread under way at once */
 #define SORT_ALIKE    8 /* blocks that each count all rows */
 
 struct sorted_out {
@@ -103,11 +104,18 @@ __global__ static void __launch_bounds__(SORT_THREADS)
         int shares = experts < SORT_THREADS ? SORT_THREADS / experts : 1;
         for (int t = thread; t < shares * experts; t += SORT_THREADS) {
             int e = t % experts, all = 0, before = 0;
-#pragma unroll 32 /* loads under way at once */
-            for (int b = t / experts; b < blocks; b += shares) {
-                int c = counts[(size_t)b * experts + e];
-                all += c;
-                before += b < block ? c : 0;
+            for (int b = t / experts; b < blocks; b += shares * SORT_BATCH) {
+                int c[SORT_BATCH];
+#pragma unroll
+                for (int j = 0; j < SORT_BATCH; j++) {
+                    int from_block = b + j * shares;
+                    c[j] = from_block < blocks ? counts[from_block * experts + e] : 0;
+                }
+#pragma unroll
+                for (int j = 0; j < SORT_BATCH; j++) {
+                    all += c[j];
+                    before += b + j * shares < block ? c[j] : 0;
+                }
             }
             atomicAdd(&count[e], all);
             atomicAdd(&place[e], before);
