@@ -52,7 +52,9 @@ __global__ void __launch_bounds__(TINY_THREADS, 2)
         if (staged) {
             if (base >= TINY_THREADS) sync_block();
 #pragma unroll
-            for (int i = thread; i < ROWS * 64; i += TINY_THREADS) {
+            for (int j = 0; j < ROWS * 64; j += TINY_THREADS) {
+                int i = j + thread;
+                if (i >= ROWS * 64) continue;
                 int row = i / 64, at = i % 64, from = row < rows ? row : rows - 1;
                 if (base + at / 2 < tiles)
                     s->half[row][at % 2][at / 2] =
