@@ -171,8 +171,20 @@ static uint64_t effects(const struct mr_frame *f, int levels, size_t n, unsigned
     return hash;
 }
 
+/* Terms of the longest part. */
+static size_t longest(const struct mr_frame *f, int levels, size_t n)
+{
+    if (!levels) return n;
+    struct effect e = effect_of(&f->level[levels - 1], n);
+    size_t most = 0;
+    for (size_t p = 0; p < e.parts; p++)
+        if (part_size(&e, n, p) > most) most = part_size(&e, n, p);
+    return longest(f, levels - 1, most);
+}
+
 struct list {
     struct mr_family *family;
+    bool mma;
     uint64_t *hash; /* [room] */
     size_t room;
     bool failed;
@@ -183,7 +195,7 @@ static void add_frame(struct list *list, const struct mr_frame *f)
     struct mr_family *y = list->family;
     unsigned cuts = 0;
     uint64_t hash = mix(effects(f, f->levels, y->terms, &cuts) + (uint64_t)f->levels);
-    if (cuts != (1u << f->levels) - 1) return;
+    if (cuts != (1u << f->levels) - 1 || (list->mma && longest(f, f->levels, y->terms) < 2)) return;
     if (y->frames == list->room) {
         size_t room = list->room * 2 + 1024;
         struct mr_frame *frame = realloc(y->frame, room * sizeof *frame);
@@ -296,7 +308,7 @@ enum mr_status mr_family_make(enum mr_family_kind kind, size_t terms, struct mr_
                               struct mr_error *err)
 {
     *out = (struct mr_family){.terms = terms};
-    struct list list = {.family = out};
+    struct list list = {.family = out, .mma = kind == MR_FAMILY_MMA && terms > 1};
     const struct block *table = kind == MR_FAMILY_SIMT ? simt : mma;
     size_t blocks_ = kind == MR_FAMILY_SIMT ? sizeof simt / sizeof *simt : sizeof mma / sizeof *mma;
     for (size_t i = 0; i < blocks_; i++) {

@@ -32,7 +32,7 @@
  *                                  x 1 16 64 128                           order halves pairs
  *
  * A frame with a level that leaves its list whole at this K says what a shorter one says, and is
- * left out. */
+ * left out; so are, with a tensor-core leaf, frames with parts of one term only. */
 #ifndef MOEREF_IDENTIFY_FAMILY_H
 #define MOEREF_IDENTIFY_FAMILY_H
 
