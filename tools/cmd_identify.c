@@ -112,7 +112,8 @@ static void check_arguments(int argc, char **argv, struct arguments *a)
                "missing", !f->gate ? "--gate" : !f->hidden ? "--hidden" : "--logits");
     if (plain && (a->options.capture || a->request.layers))
         die(2, "identify: %s belongs to a CASE", a->options.capture ? "--capture" : "--layers");
-    if (!plain && f->gate_bias) die(2, "identify: --gate-bias belongs to plain files, not to a CASE");
+    if (!plain && f->gate_bias)
+        die(2, "identify: --gate-bias belongs to plain files, not to a CASE");
     if (!plain && f->layer >= 0) {
         if (a->request.layers) die(2, "identify: --layer and --layers exclude each other");
         snprintf(a->one_layer, sizeof a->one_layer, "%d", f->layer);

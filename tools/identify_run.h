@@ -35,8 +35,8 @@ bool recording_identified(const struct recording *r);
 
 /* Dies unless the case has what is asked for. */
 void identify_check(const struct identify_request *request);
-/* Calls `each` for every recording as it is done: hundreds of thousands of lines may fit one of them,
- * so none is kept. Dies on failure. */
+/* Calls `each` for every recording as it is done, and keeps none: hundreds of thousands of lines
+ * may fit one. Dies on failure. */
 void identify_all(const struct identify_request *request,
                   void (*each)(void *context, const struct recording *r), void *context,
                   struct identify_report *out);

@@ -11,9 +11,9 @@ enum { CUT_RUNS = 1 << MR_CUT_RUNS, CUT_EVEN = 1 << MR_CUT_EVEN, CUT_DEAL = 1 <<
 struct range {
     int low, high;
 };
-static const struct range all_splits[] = {{2, 64},   {72, 72},   {80, 80},   {96, 96},   {112, 112},
-                                          {128, 128}, {132, 132}, {144, 144}, {160, 160}, {192, 192},
-                                          {256, 256}, {512, 512}, {1024, 1024}, {0, 0}};
+static const struct range all_splits[] = {
+    {2, 64},    {72, 72},   {80, 80},   {96, 96},   {112, 112}, {128, 128},   {132, 132},
+    {144, 144}, {160, 160}, {192, 192}, {256, 256}, {512, 512}, {1024, 1024}, {0, 0}};
 static const struct range outer_splits[] = {
     {2, 32},   {36, 36},   {40, 40},   {44, 44},   {48, 48},   {52, 52},   {56, 56},
     {60, 60},  {64, 64},   {72, 72},   {80, 80},   {96, 96},   {112, 112}, {128, 128},
@@ -195,7 +195,8 @@ static void add_frame(struct list *list, const struct mr_frame *f)
     struct mr_family *y = list->family;
     unsigned cuts = 0;
     uint64_t hash = mix(effects(f, f->levels, y->terms, &cuts) + (uint64_t)f->levels);
-    if (cuts != (1u << f->levels) - 1 || (list->mma && longest(f, f->levels, y->terms) < 2)) return;
+    if (cuts != (1u << f->levels) - 1) return;
+    if (list->mma && longest(f, f->levels, y->terms) < 2) return;
     if (y->frames == list->room) {
         size_t room = list->room * 2 + 1024;
         struct mr_frame *frame = realloc(y->frame, room * sizeof *frame);
