@@ -11,6 +11,11 @@
  *                                                              (route/verify.h, arith/radius.h)
  *   mr_profile_*     engines' ways to compute a router         (route/profile.h)
  *   mr_arith_parse   an arithmetic from its line               (arith/arith.h)
+ *   mr_replay_*      a GEMM under an arithmetic, bit for bit   (arith/replay.h, replay_compare.h)
+ *   mr_identify      the lines that made given logits          (arith/identify.h)
+ *   mr_reveal        the summation tree of a black box         (arith/reveal.h, tree_line.h)
+ *   mr_mma_*         steps of tensor cores                     (arith/mma.h)
+ *   mr_cuda_*        scalar functions as CUDA computes them    (arith/cuda.h)
  *   mr_config_load   config.json -> struct mr_router           (io/config.h)
  *   mr_checkpoint_*, mr_safetensors_*, mr_writer_*             (io/safetensors.h)
  *   mr_case_*        case files                                (io/case.h)
@@ -23,7 +28,14 @@
 #define MR_VERSION "0.1.0"
 
 #include "arith/arith.h"
+#include "arith/cuda.h"
+#include "arith/identify.h"
+#include "arith/mma.h"
 #include "arith/radius.h"
+#include "arith/replay.h"
+#include "arith/replay_compare.h"
+#include "arith/reveal.h"
+#include "arith/tree_line.h"
 #include "exact/exact.h"
 #include "io/case.h"
 #include "io/config.h"

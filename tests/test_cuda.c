@@ -32,7 +32,7 @@ START_TEST(validate_all_inputs)
     int bad = 0, first_id = 0;
     uint32_t first_block = 0;
     for (int id = 0; id < MR_CUDA_COUNT; id++) {
-        int n = cuda_choose_blocks(blocks, 3, 77 + (uint64_t)id);
+        int n = cuda_choose_blocks(blocks, 2, 77 + (uint64_t)id);
 #pragma omp parallel for schedule(dynamic)
         for (int i = 0; i < n; i++) {
             if (cuda_block((enum mr_cuda_id)id, blocks[i]) == sums[id][blocks[i]]) continue;
@@ -59,7 +59,8 @@ START_TEST(validate_quotients)
             for (int i = 0; i < n; i++) {
                 static const uint32_t from[4] = {0, 1024, 2048, 2049};
                 uint32_t step = i % 4 < 2 ? 331 : 682;
-                sets[i] = from[i % 4] + (uint32_t)(i / 4) * step + (uint32_t)(how % 2) * (i % 4 < 2);
+                sets[i] =
+                    from[i % 4] + (uint32_t)(i / 4) * step + (uint32_t)(how % 2) * (i % 4 < 2);
             }
         } else {
             for (int i = 0; i < n; i++) sets[i] = (uint32_t)i;
@@ -132,8 +133,8 @@ START_TEST(validate_torch_sigmoid_of_halves)
         snprintf(name, sizeof name, "torch.sigmoid.%s", halves[type].name);
         ck_assert(cuda_recorded(torch, name, recorded, 64));
         for (int b = 0; b < 64; b++)
-            ck_assert_msg(mr_cuda_checksum(words + b * 1024, 1024) == recorded[b], "%s, codes from %#x",
-                          name, b * 1024);
+            ck_assert_msg(mr_cuda_checksum(words + b * 1024, 1024) == recorded[b],
+                          "%s, codes from %#x", name, b * 1024);
     }
 }
 END_TEST

@@ -77,28 +77,6 @@ START_TEST(validate_recordings)
 }
 END_TEST
 
-START_TEST(validate_vectors)
-{
-    static const char *const paths[] = {"data/tensor-core/vectors.safetensors",
-                                        "data/tensor-core/older.safetensors"};
-    cli("replay", "--vectors", paths[_i], "--json", "-");
-    cli_fine();
-    json_t *doc = cli_json(), *g;
-    size_t i;
-    cli_keys(doc, "moeref command case groups total");
-    ck_assert_str_eq(text(doc, "case"), paths[_i]);
-    ck_assert_uint_ge(json_array_size(json_object_get(doc, "groups")), 10);
-    json_array_foreach(json_object_get(doc, "groups"), i, g)
-    {
-        cli_keys(g, "name arith unverified rows checked mismatches first");
-        ck_assert_int_eq(whole(g, "checked"), whole(g, "rows"));
-        ck_assert_int_eq(whole(g, "mismatches"), 0);
-    }
-    ck_assert_int_ge(whole(json_object_get(doc, "total"), "checked"), 10000);
-    json_decref(doc);
-}
-END_TEST
-
 /* A wrong line is seen to be wrong, in every recording but those of which numerics say that they
  * cannot tell: one row in bf16. */
 START_TEST(validate_wrong_lines)
@@ -314,100 +292,11 @@ START_TEST(reject_options)
 }
 END_TEST
 
-/* Files of steps that are not as they should be. */
-START_TEST(reject_vectors)
-{
-    static const float a[2 * 16] = {1, 1.001f}, d[3] = {0};
-    static const struct {
-        const char *what;
-        struct cli_tensor t[4];
-        size_t count;
-        const char *word, *second;
-    } rows[] = {
-        {"another name", {{"H200.bf16.e", MR_F32, 2, 16, a}}, 1, "H200.bf16.e", "GPU.FORMAT"},
-        {"two parts", {{"bf16.a", MR_F32, 2, 16, a}}, 1, "bf16.a", "GPU.FORMAT"},
-        {"no results", {{"H200.bf16.a", MR_F32, 2, 16, a}}, 1, "H200.bf16.a", "no results"},
-        {"no b",
-         {{"H200.bf16.a", MR_F32, 2, 16, a}, {"H200.bf16.d_fp32", MR_F32, 2, 0, d}},
-         2,
-         "H200.bf16.b",
-         "beside"},
-        {"other rows",
-         {{"H200.bf16.a", MR_F32, 2, 16, a},
-          {"H200.bf16.b", MR_F32, 2, 16, a},
-          {"H200.bf16.d_fp32", MR_F32, 3, 0, d}},
-         3,
-         "H200.bf16.d_fp32",
-         "2 rows"},
-        {"other columns",
-         {{"H200.bf16.a", MR_F32, 2, 16, a},
-          {"H200.bf16.b", MR_F32, 2, 8, a},
-          {"H200.bf16.d_fp32", MR_F32, 2, 0, d}},
-         3,
-         "H200.bf16.b",
-         "columns"},
-        {"no bf16 number",
-         {{"H200.bf16.a", MR_F32, 2, 16, a},
-          {"H200.bf16.b", MR_F32, 2, 16, a},
-          {"H200.bf16.d_fp32", MR_F32, 2, 0, d}},
-         3,
-         "row 0, column 1",
-         "bf16"},
-        {"unknown GPU",
-         {{"H1.bf16.a", MR_F32, 2, 16, a},
-          {"H1.bf16.b", MR_F32, 2, 16, a},
-          {"H1.bf16.d_fp32", MR_F32, 2, 0, d}},
-         3,
-         "H1",
-         "known"},
-        {"unknown format",
-         {{"H200.int8.a", MR_F32, 2, 16, a},
-          {"H200.int8.b", MR_F32, 2, 16, a},
-          {"H200.int8.d_fp32", MR_F32, 2, 0, d}},
-         3,
-         "int8",
-         "known"},
-        {"unknown output",
-         {{"H200.bf16.a", MR_F32, 2, 16, a},
-          {"H200.bf16.b", MR_F32, 2, 16, a},
-          {"H200.bf16.d_int", MR_F32, 2, 0, d}},
-         3,
-         "H200.bf16.a",
-         "no results"},
-        {"another type",
-         {{"H200.bf16.a", MR_BF16, 2, 16, a},
-          {"H200.bf16.b", MR_F32, 2, 16, a},
-          {"H200.bf16.d_fp32", MR_F32, 2, 0, d}},
-         3,
-         "H200.bf16.a",
-         "BF16"},
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        cli_put_tensors("steps.st", rows[i].t, rows[i].count);
-        cli_remember();
-        cli("replay", "--vectors", cli_at("steps.st"));
-        ck_assert_msg(cli_last.status == 3, "%s: %d", rows[i].what, cli_last.status);
-        cli_refused(3, rows[i].word, rows[i].second);
-    }
-    /* A step that is wrong is told: 0 for 1 * 1. */
-    static const float one[16] = {1};
-    const struct cli_tensor wrong[] = {{"B200.fp16.a", MR_F32, 1, 16, one},
-                                       {"B200.fp16.b", MR_F32, 1, 16, one},
-                                       {"B200.fp16.d_fp16", MR_F32, 1, 0, d}};
-    cli_put_tensors("steps.st", wrong, 3);
-    cli("replay", "--vectors", cli_at("steps.st"));
-    ck_assert_int_eq(cli_last.status, 1);
-    ck_assert_ptr_nonnull(strstr(cli_last.out, "first at row 0: observed 0 (0x00000000), replayed "
-                                               "1 (0x3f800000)"));
-}
-END_TEST
-
 Suite *suite_replay_cli(void)
 {
     Suite *s = suite_create("replay_cli");
     TCase *recordings = tcase_create("recordings");
     tcase_add_loop_test(recordings, validate_recordings, 0, 5);
-    tcase_add_loop_test(recordings, validate_vectors, 0, 2);
     tcase_add_test(recordings, validate_wrong_lines);
     tcase_add_test(recordings, verify_threads_and_isa);
     suite_add_tcase(s, recordings);
@@ -418,7 +307,6 @@ Suite *suite_replay_cli(void)
     tcase_add_test(small, verify_case_lines);
     tcase_add_test(small, verify_fewer_rows);
     tcase_add_test(small, reject_options);
-    tcase_add_test(small, reject_vectors);
     suite_add_tcase(s, small);
     return s;
 }

@@ -29,7 +29,8 @@
     F("sigmoid.expf", "sigmoid.expf", 1.0f / (1.0f + expf(-x)))                                    \
     F("sigmoid.__expf", "sigmoid.__expf", 1.0f / (1.0f + __expf(-x)))                              \
     F("sigmoid.__fdividef", "sigmoid.__fdividef", __fdividef(1.0f, 1.0f + __expf(-x)))             \
-    F("sigmoid.triton", "sigmoid.triton", ptx_div_full(1.0f, 1.0f + ptx_ex2(-x * 1.4426950408889634f))) \
+    F("sigmoid.triton", "sigmoid.triton",                                                          \
+      ptx_div_full(1.0f, 1.0f + ptx_ex2(-x * 1.4426950408889634f)))                                \
     F("sigmoid.tanhf", "sigmoid.tanhf", 0.5f * tanhf(0.5f * x) + 0.5f)                             \
     F("softplus.log1pf", "softplus.log1pf", log1pf(expf(x)))                                       \
     F("softplus.torch", "softplus.torch", x > 20.0f ? x : log1pf(expf(x)))                         \
@@ -40,8 +41,7 @@
     F("sqrt-softplus.torch", "sqrt-softplus.torch", sqrtf(x > 20.0f ? x : log1pf(expf(x))))        \
     F("sqrt-softplus.__logf", "sqrt-softplus.__logf",                                              \
       sqrtf(x > 20.0f ? x : __logf(1.0f + __expf(x))))                                             \
-    F("sqrt-softplus.fmaxf", "sqrt-softplus.fmaxf",                                                \
-      sqrtf(fmaxf(x, 0.0f) + log1pf(expf(-fabsf(x)))))
+    F("sqrt-softplus.fmaxf", "sqrt-softplus.fmaxf", sqrtf(fmaxf(x, 0.0f) + log1pf(expf(-fabsf(x)))))
 #elif FLAVOUR == 1 /* -ftz=true */
 #define FUNCTIONS(F)                                                                               \
     F("expf.ftz", "expf.ftz", expf(x))                                                             \

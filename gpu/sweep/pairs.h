@@ -1,9 +1,9 @@
 /* The pairs (a, b) on which two-argument functions are swept: 4096 sets of 2^20, for the GPU and
  * for the CPU alike (tests/support/cuda_pairs.h includes nothing else). Set s, pair i:
- *   s < 1024:  a = all numerator fractions (8 sets of 2^20) of a few exponents, b one of 16 divisors;
- *   s < 2048:  b all divisors in steps of 2^12 (i 2^12 plus an offset by s), a by s;
- *   above:     both words by a counter-based generator (splitmix64 of s 2^20 + i); in every other
- *              set the exponents of b are drawn near both ends, where the scaling begins. */
+ *   s < 1024:  a = all numerator fractions (8 sets of 2^20) of a few exponents, b one of 16
+ * divisors; s < 2048:  b all divisors in steps of 2^12 (i 2^12 plus an offset by s), a by s; above:
+ * both words by a counter-based generator (splitmix64 of s 2^20 + i); in every other set the
+ * exponents of b are drawn near both ends, where the scaling begins. */
 #ifndef SWEEP_PAIRS_H
 #define SWEEP_PAIRS_H
 

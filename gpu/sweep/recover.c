@@ -8,11 +8,12 @@
  *
  * Known beforehand: only the structure (Oberman, Siu: "A High-Performance Area-Efficient
  * Multifunction Interpolator", ARITH 2005): with the upper bits of the fraction as index and the
- * lower ones as xl, S = C0 2^a +- C1 xl 2^b +- C2 q(xl) 2^c + bias, truncated; docs/cuda-functions.md
- * has the whole. For a segment and a pair C1, C2 each output confines C0 2^a + bias to an interval;
- * what all of them leave is printed. The pairs tried lie around the quadratic through three points.
- * That of tanh was found with the same means: where the quadratics break shows the segments, and
- * the feasible sets of a linear programme the steps of the coefficients. */
+ * lower ones as xl, S = C0 2^a +- C1 xl 2^b +- C2 q(xl) 2^c + bias, truncated;
+ * docs/cuda-functions.md has the whole. For a segment and a pair C1, C2 each output confines C0 2^a
+ * + bias to an interval; what all of them leave is printed. The pairs tried lie around the
+ * quadratic through three points. That of tanh was found with the same means: where the quadratics
+ * break shows the segments, and the feasible sets of a linear programme the steps of the
+ * coefficients. */
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -112,7 +113,8 @@ static size_t solve(const struct shape *s, const struct piece *p, struct found *
         for (int64_t c2 = c2_mid - C2_SPAN; c2 <= c2_mid + C2_SPAN; c2++) {
             int64_t from = INT64_MIN, to = INT64_MAX;
             for (size_t k = 0; k < known && from <= to; k++) {
-                int64_t r = s->sign1 * c1 * xl[k] * power(s->b) + s->sign2 * c2 * q[k] * power(s->c);
+                int64_t r =
+                    s->sign1 * c1 * xl[k] * power(s->b) + s->sign2 * c2 * q[k] * power(s->c);
                 if (lo[k] - r > from) from = lo[k] - r;
                 if (hi[k] - r < to) to = hi[k] - r;
             }
@@ -171,8 +173,13 @@ static int tanh_pieces(const uint32_t *out, struct piece *pieces)
             size_t n = (size_t)power(17 - unseen), stride = (size_t)power(stride_bits);
             const uint32_t *at =
                 out + ((size_t)(o + TANH_FIRST) << 19) + ((size_t)i << (19 - index_bits));
-            *p = (struct piece){at, stride, n, unseen, width * (i + (1 << index_bits)),
-                                width, (int)(at[(n - 1) * stride] >> 23) - 127};
+            *p = (struct piece){at,
+                                stride,
+                                n,
+                                unseen,
+                                width * (i + (1 << index_bits)),
+                                width,
+                                (int)(at[(n - 1) * stride] >> 23) - 127};
         }
     }
     return count;
@@ -194,14 +201,16 @@ int main(int argc, char **argv)
         return fprintf(stderr, "short file\n"), 3;
     fclose(file);
     int segments = 1 << (s->index_bits + s->parity);
-    if (s->f == tanh) segments = tanh_pieces(out, pieces);
+    if (s->f == tanh)
+        segments = tanh_pieces(out, pieces);
     else
         for (int i = 0; i < segments; i++) {
             int octave = i >> s->index_bits, at = i & ((1 << s->index_bits) - 1);
             size_t n = (size_t)power(23 - s->index_bits);
             double width = ldexp(1, octave - s->index_bits);
-            pieces[i] = (struct piece){out + (size_t)i * n, 1, n, s->index_bits - 6,
-                                       ldexp(1, octave) + at * width, width, s->f == exp2};
+            pieces[i] =
+                (struct piece){out + (size_t)i * n,           1,     n,           s->index_bits - 6,
+                               ldexp(1, octave) + at * width, width, s->f == exp2};
         }
 #pragma omp parallel for schedule(dynamic)
     for (int i = 0; i < segments; i++) counts[i] = solve(s, &pieces[i], found[i]);

@@ -17,6 +17,8 @@
 #include <thread>
 #include <vector>
 
+#include <sys/stat.h>
+
 #include "kernels.h"
 #include "pairs.h"
 
@@ -222,6 +224,7 @@ int main(int argc, char **argv)
     fflush(stdout);
     if (dumps) {
         std::string to = out + "/dump/";
+        mkdir(to.c_str(), 0777);
         dump(all, "ex2.approx.ftz", 0x3f800000, 1 << 23, 1, to + "ex2.u32");
         dump(all, "rcp.approx.ftz", 0x3f800000, 1 << 23, 1, to + "rcp.u32");
         dump(all, "lg2.approx.ftz", 0x3f800000, 1 << 23, 1, to + "lg2.u32");

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Writes ref/arith/cuda_tables.c from the dumps of an H200 (sweep OUT --dump):
-#     sh gpu/sweep/tables.sh OUT/dump RECOVER > ref/arith/cuda_tables.c
+#     sh gpu/sweep/tables.sh OUT/dump RECOVER | clang-format > ref/arith/cuda_tables.c
 # where RECOVER is the built gpu/sweep/recover.c.
 echo '/* Made by gpu/sweep/tables.sh from the outputs of an H200. */'
 echo '#include "cuda_tables.h"'

@@ -4,7 +4,8 @@
  * every one-argument function checksums of the GPU's outputs for all 2^32 inputs.
  *
  * Sequences are those of nvcc 13.0 for sm_90. In a name, ".ftz" is the form under -ftz=true and
- * ".fast" under -use_fast_math. Needs round-to-nearest and subnormals (no FTZ or DAZ on the CPU). */
+ * ".fast" under -use_fast_math. Needs round-to-nearest and subnormals (no FTZ or DAZ on the CPU).
+ */
 #ifndef MOEREF_CUDA_H
 #define MOEREF_CUDA_H
 
@@ -70,7 +71,7 @@ enum mr_cuda_id {
 #define X(id, name, what) MR_CUDA_##id,
     MR_CUDA_FUNCTIONS(X)
 #undef X
-    MR_CUDA_COUNT
+        MR_CUDA_COUNT
 };
 
 struct mr_cuda_function {

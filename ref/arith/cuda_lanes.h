@@ -1,5 +1,5 @@
-/* Vectors of binary32 values and of their encodings, with the operations that CUDA's sequences need.
- * Only for cuda_simd.c. Every operation rounds as written: a fused one is fused for every
+/* Vectors of binary32 values and of their encodings, with the operations that CUDA's sequences
+ * need. Only for cuda_simd.c. Every operation rounds as written: a fused one is fused for every
  * instruction set. */
 #ifndef MOEREF_CUDA_LANES_H
 #define MOEREF_CUDA_LANES_H

@@ -6,9 +6,9 @@
 
 #include "cuda_mufu.h"
 
-#define MINIMUM    0x1p-126f
-#define LOG2E      bits(0x3fb8aa3bu)
-#define LN2        bits(0x3f317218u)
+#define MINIMUM 0x1p-126f
+#define LOG2E   bits(0x3fb8aa3bu)
+#define LN2     bits(0x3f317218u)
 
 /* Compiler code around MUFU where results or operands may be subnormal. */
 MR_INLINE vf ex2_approx(vf x)

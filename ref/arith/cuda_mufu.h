@@ -17,7 +17,8 @@ struct datapath {
 
 /* The squarer's result over 2^19, for 17 bits: the rows of bits 2 to 8 of x lose the columns
  * below 2^19 (row i is x's bits above i, shifted by i + 1, and its own square, bit 2i); those of
- * bits 0 and 1 lie there whole. The rows above 8 are (x >> 9)^2 << 18, of which one column is lost. */
+ * bits 0 and 1 lie there whole. The rows above 8 are (x >> 9)^2 << 18, of which one column is lost.
+ */
 MR_INLINE vu truncated_square(vu x)
 {
     vu top = x >> 9, q = (top * top) >> 1;
@@ -68,7 +69,7 @@ MR_INLINE vf mufu_rcp(vf x)
     vi e = (vi)(size >> 23);
     vi low;
     vu s = interpolate(mr_mufu_rcp, d, m >> 16, xl, truncated_square(xl << 1), &low);
-    vi one = m == 0; /* powers of two are exact */
+    vi one = m == 0;          /* powers of two are exact */
     vi field = 253 - e - one; /* -1 where it is one */
     vu y = ((vu)field << 23) | ((s >> 5) & 0x7fffff & ~(vu)one);
     y &= (vu)(field > 0);

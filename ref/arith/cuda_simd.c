@@ -114,10 +114,9 @@ void MR_ISA_NAME(mr_cuda_apply)(enum mr_cuda_id id, const float *x, size_t n, fl
         CASE(ROOT_TRITON, mufu_sqrt(softplus_triton(v)))
         CASE(ROOT_LOG1PF_FAST, mufu_sqrt(log1pf_(true, fast_expf(true, v))))
         CASE(ROOT_FAST_FAST, mufu_sqrt(softplus_fast(true, v)))
-        CASE(ROOT_FMAXF_FAST,
-             mufu_sqrt(flush(softplus_fmaxf(flush(v), log1pf_(true, fast_expf(true, minus_size(v)))))))
-    case MR_CUDA_COUNT:
-        break;
+        CASE(ROOT_FMAXF_FAST, mufu_sqrt(flush(softplus_fmaxf(
+                                  flush(v), log1pf_(true, fast_expf(true, minus_size(v)))))))
+    case MR_CUDA_COUNT: break;
     }
 }
 
@@ -142,8 +141,7 @@ void MR_ISA_NAME(mr_cuda_divide)(enum mr_cuda_quotient how, const float *a, cons
         CASE(MR_DIV_FULL_FTZ, div_full_ftz(u, v))
         CASE(MR_DIV_APPROX, div_approx(u, v))
         CASE(MR_DIV_APPROX_FTZ, div_approx_ftz(u, v))
-    case MR_DIV_COUNT:
-        break;
+    case MR_DIV_COUNT: break;
     }
 }
 

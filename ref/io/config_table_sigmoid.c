@@ -4,6 +4,9 @@
  * (step3p7), 0117d5f (minimax_m3_vl, modular) and 008e574 (the others); other spellings are its
  * attribute_map. What no key says (score function, bias, normalisation) is in modeling_MODEL.py
  * beside it. Classes that live elsewhere name their source at the row. */
+/* A row names what its class has; the rest is zero. */
+#pragma GCC diagnostic ignored "-Wmissing-field-initializers"
+
 #include "config_table.h"
 
 #define LAYERS "model.layers.{layer}."

@@ -62,8 +62,8 @@ uint64_t cuda_pair_block(enum mr_cuda_quotient how, uint32_t set)
 
 int cuda_choose_blocks(uint32_t *blocks, int random, uint64_t seed)
 {
-    static const uint32_t edges[] = {0x000, 0x008, 0x3f7, 0x3f8, 0x42b, 0x7f7, 0x7f8,
-                                     0x800, 0xbf7, 0xbf8, 0xc2a, 0xc2c, 0xff8};
+    static const uint32_t edges[] = {0x000, 0x008, 0x3f7, 0x3f8, 0x418, 0x41a, 0x42b, 0x7f7,
+                                     0x7f8, 0x800, 0xbf7, 0xbf8, 0xc18, 0xc2a, 0xc2c, 0xff8};
     int n = 0;
     if (getenv("MOEREF_LONG")) {
         for (; n < CUDA_BLOCKS; n++) blocks[n] = (uint32_t)n;

@@ -20,7 +20,7 @@ uint64_t cuda_block(enum mr_cuda_id id, uint32_t block);
 uint64_t cuda_pair_block(enum mr_cuda_quotient how, uint32_t set);
 
 /* Which blocks a test runs over: all if MOEREF_LONG is set; else those where functions change (0
- * and subnormals, 2^-126, 1, the ends of exp, Inf and NaN, of both signs) and `random` others.
+ * and subnormals, 2^-126, 1, 16.6, 20, the ends of exp, Inf and NaN) and `random` others.
  * Returns how many. */
 int cuda_choose_blocks(uint32_t *blocks, int random, uint64_t seed);
 
