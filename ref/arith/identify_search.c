@@ -69,7 +69,8 @@ static mr_combinations drop(struct state *x, uint32_t leaf, uint32_t layout, int
             uint16_t wrong = (uint16_t)(~w->hit[t][c] & live);
             if (!wrong) continue;
             alive[t] &= ~((mr_combinations)1 << c);
-            struct identify_miss m = {stage, (unsigned)__builtin_popcount(wrong), c, leaf, layout, t};
+            struct identify_miss m = {stage, (unsigned)__builtin_popcount(wrong), c, leaf, layout,
+                                      t};
             identify_keep_miss(misses, &m);
         }
         left |= alive[t];
@@ -329,7 +330,8 @@ static enum mr_status measure_misses(struct state *x, struct identify_outcome *o
 {
     struct identify_misses all = {.count = 0};
     for (int t = 0; t < x->s->threads; t++)
-        for (size_t i = 0; i < x->misses[t].count; i++) identify_keep_miss(&all, &x->misses[t].item[i]);
+        for (size_t i = 0; i < x->misses[t].count; i++)
+            identify_keep_miss(&all, &x->misses[t].item[i]);
     struct identify_candidate candidate[NEAR] = {{0}};
     uint64_t *wrong = calloc(NEAR * MR_IDENTIFY_TYPES * MR_FRAME_COMBINATIONS, sizeof *wrong);
     if (!wrong) return mr_fail(x->s->err, MR_ERR_MEMORY, "identify: out of memory");
