@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../ref/arith/replay_compare.h"
 #include "../ref/num/bits.h"
 #include "../ref/num/num.h"
 #include "support/identify_puzzle.h"
@@ -324,6 +325,42 @@ START_TEST(corroborate_listed_lines_fit)
 }
 END_TEST
 
+/* Outputs that are skipped, since a line cannot err so far, do agree: every sum that is listed gives
+ * all bits, by the engine of replay. */
+START_TEST(corroborate_every_sum_with_replay)
+{
+    static const char *const lines[] = {"fma/deal:32:halves+bf16-logits",
+                                        "hopper-bf16/runs:2x16+bf16-logits",
+                                        "fma/even:5x8+fp16-logits"};
+    uint64_t seed = 85;
+    for (int l = 0; l < 3; l++) {
+        struct identify_puzzle p;
+        struct mr_identified found;
+        puzzle_new(&seed, MR_BF16, 8, 64, 96, &p);
+        solve_line(&p, lines[l]);
+        puzzle_identify(&p, &found);
+        struct mr_gemm gemm = puzzle_gemm(&p);
+        struct mr_matrix observed = puzzle_observed(&p);
+        ck_assert(puzzle_listed(&found, lines[l]));
+        ck_assert_uint_gt(found.sums, 10);
+        for (size_t i = 0; i < found.lines; i++) {
+            if (i && found.line[i].sum == found.line[i - 1].sum) continue;
+            struct mr_arith a;
+            struct mr_replay *replay;
+            struct mr_replay_tally tally;
+            ck_assert(!mr_arith_parse(found.line[i].text, &a, NULL));
+            ck_assert(!mr_replay_new(&a, &gemm, &replay, NULL));
+            ck_assert(!mr_replay_compare(replay, &observed, 1, &tally, NULL));
+            mr_replay_free(replay);
+            ck_assert_msg(!tally.mismatches, "%s: %d differ", found.line[i].text,
+                          (int)tally.mismatches);
+        }
+        mr_identified_free(&found);
+        puzzle_free(&p);
+    }
+}
+END_TEST
+
 START_TEST(reject_what_does_not_belong_together)
 {
     uint64_t seed = 91;
@@ -373,6 +410,7 @@ Suite *suite_identify_lines(void)
     tcase_add_test(tc, verify_partial_rows_bias_and_stored_types);
     tcase_add_test(tc, verify_threads_do_not_matter);
     tcase_add_test(tc, corroborate_listed_lines_fit);
+    tcase_add_test(tc, corroborate_every_sum_with_replay);
     tcase_add_test(tc, reject_what_does_not_belong_together);
     suite_add_tcase(s, tc);
     return s;
