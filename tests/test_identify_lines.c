@@ -336,13 +336,13 @@ START_TEST(corroborate_every_sum_with_replay)
     for (int l = 0; l < 3; l++) {
         struct identify_puzzle p;
         struct mr_identified found;
-        puzzle_new(&seed, MR_BF16, 8, 64, 96, &p);
+        puzzle_new(&seed, MR_BF16, 48, 96, 64, &p);
         solve_line(&p, lines[l]);
         puzzle_identify(&p, &found);
         struct mr_gemm gemm = puzzle_gemm(&p);
         struct mr_matrix observed = puzzle_observed(&p);
         ck_assert(puzzle_listed(&found, lines[l]));
-        ck_assert_uint_gt(found.sums, 10);
+        ck_assert_uint_gt(found.sums, 1);
         for (size_t i = 0; i < found.lines; i++) {
             if (i && found.line[i].sum == found.line[i - 1].sum) continue;
             struct mr_arith a;
