@@ -115,11 +115,13 @@ $(BUILD)/tests/%.o: FLAGS += -I$(BUILD)/tests
 $(BUILD)/tests/bench/bench: $(BENCHOBJ) $(LIB)
 	$(CC) $(FLAGS) -o $@ $^ $(LIBS)
 
-## demo: routes the four shipped cases and prints their tables
+## demo: routes the four shipped cases and prints their tables; replays an H200's router GEMMs
 demo: all
 	@for c in toy glm4moe-tiny qwen3moe-tiny glm-5.3-flash; do \
 	  echo "\$$ build/moeref route cases/$$c.json"; \
 	  $(BUILD)/moeref route cases/$$c.json || exit 1; echo; done
+	@echo "\$$ build/moeref replay cases/cublas-h200.json"
+	@$(BUILD)/moeref replay cases/cublas-h200.json
 
 ## test: builds and runs all tests; closes with Check's line
 test: all $(BUILD)/tests/run
