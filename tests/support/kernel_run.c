@@ -73,8 +73,8 @@ static void run_once(const struct mr_kernel *k, const struct mr_kernel_problem *
         out->sorted_most = (int64_t)most;
     }
     if (k->sizes) ck_assert_int_eq(k->sizes(p, &sizes, why), MR_KERNEL_OK);
-    ck_assert_uint_eq(sizes.state, 0);
-    char *scratch = poisoned(sizes.scratch, poison);
+    char *scratch = poisoned(sizes.scratch, poison), *state = poisoned(sizes.state, poison);
+    void *handle = NULL;
     struct mr_kernel_buffers b = {.hidden = in->hidden,
                                   .gate = in->gate,
                                   .bias = in->bias,
@@ -88,9 +88,15 @@ static void run_once(const struct mr_kernel *k, const struct mr_kernel_problem *
                                   .sorted_total = out->total,
                                   .tile_expert = out->tile_expert,
                                   .sorted_most = out->sorted_most,
+                                  .state = state,
                                   .scratch = scratch};
-    ck_assert_msg(k->launch(NULL, p, &b, NULL, why) == MR_KERNEL_OK, "%s: %s", k->name, text);
+    if (k->prepare)
+        ck_assert_msg(k->prepare(p, &b, NULL, &handle, why) == MR_KERNEL_OK, "%s: %s", k->name,
+                      text);
+    ck_assert_msg(k->launch(handle, p, &b, NULL, why) == MR_KERNEL_OK, "%s: %s", k->name, text);
+    if (k->release) k->release(handle);
     check_canary(scratch, sizes.scratch, poison, k->name, "scratch");
+    check_canary(state, sizes.state, poison, k->name, "state");
     check_canary(out->logits, rows * n * 4, poison, k->name, "logits");
     check_canary(out->ids, chosen * 4, poison, k->name, "ids");
     check_canary(out->weights, chosen * 4, poison, k->name, "weights");
@@ -98,6 +104,7 @@ static void run_once(const struct mr_kernel *k, const struct mr_kernel_problem *
     check_canary(out->sorted, most * 4, poison, k->name, "sorted");
     if (most) check_canary(out->tile_expert, most / (size_t)k->tile * 4, poison, k->name, "tiles");
     free(scratch);
+    free(state);
     if (k->arith) k->arith(p, out->line, sizeof out->line);
 }
 
