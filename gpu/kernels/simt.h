@@ -28,6 +28,12 @@ struct dim3 {
 struct uint4 {
     uint32_t x, y, z, w;
 };
+struct float4 {
+    float x, y, z, w;
+};
+struct ushort4 {
+    uint16_t x, y, z, w;
+};
 typedef int cudaError_t;
 enum { cudaSuccess = 0 };
 
