@@ -14,6 +14,7 @@
 #define SORT_THREADS  (SORT_WARPS * 32)
 #define SORT_ROWS     256 /* of one block, at most */
 #define SORT_WORDS    (SORT_ROWS / 32)
+#define SORT_ALIKE    8 /* blocks that each count all rows */
 
 struct sorted_out {
     int tile;
@@ -49,32 +50,35 @@ __device__ static inline void lay_out(const int *count, int experts, int tile, i
 }
 
 /* Counts, the filling of last tiles (with n), the tiles' experts and the total; block `part` of
- * `parts` does its share. A thread a tile finds the tile's expert by halving. */
+ * `parts` does its share. A few threads an expert, four words of its last tile each. */
 __device__ static inline void finish(const struct sorted_out &out, const int *count,
                                      const int *first, int experts, int n, int part, int parts)
 {
-    int at = part * (int)blockDim.x + (int)threadIdx.x, step = parts * (int)blockDim.x;
-    int tiles = first[experts];
-    for (int e = at; e < experts; e += step) out.counts[e] = count[e];
-    for (int t = at; t < tiles; t += step) {
-        int low = 0, high = experts; /* first[low] <= t < first[high] */
-        while (high - low > 1) {
-            int middle = (low + high) / 2;
-            if (first[middle] <= t)
-                low = middle;
-            else
-                high = middle;
+    int each = out.tile / 4 < 32 ? out.tile / 4 : 32; /* a power of two */
+    int thread = (int)threadIdx.x, lane = thread % each, teams = (int)blockDim.x / each;
+    for (int e = part * teams + thread / each; e < experts; e += parts * teams) {
+        int c = count[e], from = first[e], to = first[e + 1];
+        if (lane == 0) out.counts[e] = c;
+        for (int t = from + lane; t < to; t += each) out.tile_expert[t] = e;
+        if (from == to) continue;
+        int32_t *last = out.sorted + (to - 1) * out.tile;
+        int filled = c - (to - 1 - from) * out.tile;
+        for (int i = lane * 4; i < out.tile; i += each * 4) {
+            if (i >= filled) {
+                int4 four = {n, n, n, n};
+                *(int4 *)(last + i) = four;
+                continue;
+            }
+            for (int j = i + 1; j < i + 4; j++)
+                if (j >= filled) last[j] = n;
         }
-        out.tile_expert[t] = low;
-        int filled = count[low] - (t - first[low]) * out.tile;
-        for (int i = filled; i < out.tile; i++) out.sorted[t * out.tile + i] = n;
     }
-    if (at == 0) *out.total = tiles * out.tile;
+    if (part == 0 && thread == 0) *out.total = first[experts] * out.tile;
 }
 
-/* Second of two: block b sorts the positions of rows [b run, (b + 1) run), run <= SORT_ROWS. With
- * one block it counts for itself; else counts [blocks, experts] say how often each run has each
- * expert. */
+/* Second of two. run > 0: block b sorts the positions of rows [b run, (b + 1) run), run <=
+ * SORT_ROWS, and counts [blocks, experts] say how often each run has each expert. run 0: at most
+ * SORT_ROWS rows, all of which each block counts for itself; then it writes its part. */
 __global__ static void __launch_bounds__(SORT_THREADS)
     routing_sort(int experts, int top_k, int rows, int run, const int32_t *ids, const int *counts,
                  struct sorted_out out)
@@ -83,8 +87,8 @@ __global__ static void __launch_bounds__(SORT_THREADS)
     __shared__ int warp_sum[SORT_WARPS];
     __shared__ uint32_t chose[SORT_WORDS * MOST_EXPERTS]; /* [words, experts] */
     int thread = (int)threadIdx.x, block = (int)blockIdx.x, blocks = (int)gridDim.x;
-    int n = rows * top_k, from = block * run * top_k;
-    int to = from + run * top_k < n ? from + run * top_k : n, words = (run + 31) / 32;
+    int n = rows * top_k, from = block * run * top_k, words = ((run ? run : rows) + 31) / 32;
+    int to = run && from + run * top_k < n ? from + run * top_k : n;
     clear(count, experts);
     clear(place, experts);
     clear(chose, words * experts);
@@ -94,7 +98,7 @@ __global__ static void __launch_bounds__(SORT_THREADS)
         int row = (i - from) / top_k;
         atomicOr(&chose[row / 32 * experts + ids[i]], 1u << (row & 31));
     }
-    if (blocks > 1) {
+    if (run) {
         /* Several threads an expert, if there are more threads than experts. */
         int shares = experts < SORT_THREADS ? SORT_THREADS / experts : 1;
         for (int t = thread; t < shares * experts; t += SORT_THREADS) {
@@ -110,7 +114,7 @@ __global__ static void __launch_bounds__(SORT_THREADS)
         }
     }
     sync_block();
-    if (blocks == 1) {
+    if (!run) {
         for (int e = thread; e < experts; e += SORT_THREADS) {
             int all = 0;
             for (int w = 0; w < words; w++) all += __popc(chose[w * experts + e]);
@@ -119,7 +123,8 @@ __global__ static void __launch_bounds__(SORT_THREADS)
         sync_block();
     }
     lay_out<SORT_WARPS>(count, experts, out.tile, first, warp_sum);
-    for (int i = from + thread; i < to; i += SORT_THREADS) {
+    int step = run ? SORT_THREADS : SORT_THREADS * blocks;
+    for (int i = from + thread + (run ? 0 : block * SORT_THREADS); i < to; i += step) {
         int row = (i - from) / top_k, e = ids[i], before = place[e];
         for (int w = 0; w < row / 32; w++) before += __popc(chose[w * experts + e]);
         before += __popc(chose[row / 32 * experts + e] & ((1u << (row & 31)) - 1));
