@@ -240,7 +240,7 @@ static int by_key(const void *a, const void *b)
 static enum mr_status group(struct list *list, struct mr_identified *out, struct mr_error *err)
 {
     size_t n = list->count;
-    qsort(list->entry, n, sizeof *list->entry, by_simplicity);
+    if (n) qsort(list->entry, n, sizeof *list->entry, by_simplicity);
     struct mark *mark = malloc((n + 1) * sizeof *mark);
     out->line = malloc((n + 1) * sizeof *out->line);
     if (!mark || !out->line) {
@@ -254,7 +254,7 @@ static enum mr_status group(struct list *list, struct mr_identified *out, struct
         list->entry[mark[i].place].best = (uint32_t)best;
     }
     free(mark);
-    qsort(list->entry, n, sizeof *list->entry, by_sum);
+    if (n) qsort(list->entry, n, sizeof *list->entry, by_sum);
     for (size_t i = 0; i < n; i++) {
         if (!i || list->entry[i].best != list->entry[i - 1].best) out->sums++;
         out->line[i] = (struct mr_identified_line){list->text + list->entry[i].text, out->sums - 1};
