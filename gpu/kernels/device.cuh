@@ -144,6 +144,46 @@ __device__ static inline uint4 load_constant(const uint4 *p)
     return v;
 }
 
+/* Data that other blocks of this launch wrote: past the multiprocessor's own cache. */
+__device__ static inline float load_shared_value(const float *p)
+{
+    return __ldcg(p);
+}
+__device__ static inline void prefetch(const void *p)
+{
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
+}
+
+/* Blocks of one launch meet. By one thread, between two barriers of the block: what its block wrote
+ * is seen by whoever finds it counted. How many came before. */
+__device__ static inline uint32_t arrive(uint32_t *counter)
+{
+    __threadfence();
+    uint32_t before = atomicAdd(counter, 1u);
+    __threadfence();
+    return before;
+}
+__device__ static inline void wait_until(const uint32_t *counter, uint32_t arrived)
+{
+    uint32_t now;
+    do asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(counter) : "memory");
+    while (now < arrived);
+    __threadfence();
+}
+
+/* c += a b, 16 x 8 x 16, bf16 to fp32. Lane 4 g + t has of a the rows g (a[0], a[2]) and g + 8
+ * (a[1], a[3]), of b the column g: two terms a register, terms 2 t of the step's first and second
+ * half; of c the rows g (c[0], c[1]) and g + 8 at columns 2 t and 2 t + 1 (PTX ISA, mma.m16n8k16).
+ */
+__device__ static inline void mma_bf16(float (&c)[4], const uint32_t (&a)[4],
+                                       const uint32_t (&b)[2])
+{
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, "
+                 "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
 /* Scalar functions in nvcc's default flags; their names in ref/arith/cuda.h, which has every bit of
  * them, are sigmoid.expf, sqrt-softplus.fmaxf and expf. */
 __device__ static inline float sigmoid_score(float x)

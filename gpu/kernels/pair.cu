@@ -7,7 +7,7 @@
  *   pair_late      up to 16 rows, fused_topk let in when tiny_gemm has its products
  *
  * Launches: 2 up to 16 rows; above, the GEMM's one or two and 1. Arithmetic line:
- * fma/deal:256x16:pairs up to 16 rows; above, what cuBLAS was measured to do (library.cuh). So a
+ * fma/deal:256x16:pairs up to 16 rows; above, what cuBLAS was measured to do (cublas_lines.h). So a
  * token's logits change at 17 rows: not batch-invariant. With a gate's own bias: up to 16 rows. */
 #include "fused_topk.cuh"
 #include "tiny_cluster.cuh"

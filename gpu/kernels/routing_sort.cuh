@@ -1,5 +1,5 @@
 /* Positions sorted by expert (harness.h: counts, sorted, sorted_total, tile_expert): the parts that
- * the kernels of routing_stage.cu share, and the second kernel of two.
+ * kernels share.
  *
  * A row chooses an expert at most once. So the rows that chose an expert are a set of bits, 32 rows
  * a word, and the place of a row among them is the number of bits below its own: the sort is
@@ -10,8 +10,6 @@
 #include "kernel.cuh"
 
 #define MOST_SORTED_K 32
-#define SORT_WARPS    16
-#define SORT_THREADS  (SORT_WARPS * 32)
 #define SORT_ROWS     256 /* of one block, at most */
 #define SORT_WORDS    (SORT_ROWS / 32)
 #define SORT_BATCH    32 /* loads of a thread under way at once */
@@ -77,32 +75,40 @@ __device__ static inline void finish(const struct sorted_out &out, const int *co
     if (part == 0 && thread == 0) *out.total = first[experts] * out.tile;
 }
 
-/* Second of two. run > 0: block b sorts the positions of rows [b run, (b + 1) run), run <=
- * SORT_ROWS, and counts [blocks, experts] say how often each run has each expert. run 0: at most
- * SORT_ROWS rows, all of which each block counts for itself; then it writes its part. */
-__global__ static void __launch_bounds__(SORT_THREADS)
-    routing_sort(int experts, int top_k, int rows, int run, const int32_t *ids, const int *counts,
-                 struct sorted_out out)
+/* What a block needs to sort. chose: [words, experts], words for the rows of its run. */
+template <int WARPS> struct sort_space {
+    int count[MOST_EXPERTS], first[MOST_EXPERTS + 1], place[MOST_EXPERTS];
+    int warp_sum[WARPS];
+};
+
+/* Block `block` of `blocks`, all of it, sorts. run > 0: the positions of rows [block run, (block + 1)
+ * run), run <= SORT_ROWS; with one block it counts for itself, else counts [blocks, experts] say how
+ * often each run has each expert. run 0: at most SORT_ROWS rows, all of which each block counts for
+ * itself; then it writes its part. */
+template <int WARPS>
+__device__ static inline void sort_run(int experts, int top_k, int rows, int run, int block,
+                                       int blocks, const int32_t *ids, const int *counts,
+                                       const struct sorted_out &out, struct sort_space<WARPS> *s,
+                                       uint32_t *chose)
 {
-    __shared__ int count[MOST_EXPERTS], first[MOST_EXPERTS + 1], place[MOST_EXPERTS];
-    __shared__ int warp_sum[SORT_WARPS];
-    __shared__ uint32_t chose[SORT_WORDS * MOST_EXPERTS]; /* [words, experts] */
-    int thread = (int)threadIdx.x, block = (int)blockIdx.x, blocks = (int)gridDim.x;
+    constexpr int THREADS = WARPS * 32;
+    int thread = (int)threadIdx.x;
     int n = rows * top_k, from = block * run * top_k, words = ((run ? run : rows) + 31) / 32;
     int to = run && from + run * top_k < n ? from + run * top_k : n;
-    clear(count, experts);
-    clear(place, experts);
+    bool own = !run || blocks == 1;
+    clear(s->count, experts);
+    clear(s->place, experts);
     clear(chose, words * experts);
     sync_block();
     wait_for_producers();
-    for (int i = from + thread; i < to; i += SORT_THREADS) {
+    for (int i = from + thread; i < to; i += THREADS) {
         int row = (i - from) / top_k;
         atomicOr(&chose[row / 32 * experts + ids[i]], 1u << (row & 31));
     }
-    if (run) {
+    if (!own) {
         /* Several threads an expert, if there are more threads than experts. */
-        int shares = experts < SORT_THREADS ? SORT_THREADS / experts : 1;
-        for (int t = thread; t < shares * experts; t += SORT_THREADS) {
+        int shares = experts < THREADS ? THREADS / experts : 1;
+        for (int t = thread; t < shares * experts; t += THREADS) {
             int e = t % experts, all = 0, before = 0;
             for (int b = t / experts; b < blocks; b += shares * SORT_BATCH) {
                 int c[SORT_BATCH];
@@ -117,28 +123,28 @@ __global__ static void __launch_bounds__(SORT_THREADS)
                     before += b + j * shares < block ? c[j] : 0;
                 }
             }
-            atomicAdd(&count[e], all);
-            atomicAdd(&place[e], before);
+            atomicAdd(&s->count[e], all);
+            atomicAdd(&s->place[e], before);
         }
     }
     sync_block();
-    if (!run) {
-        for (int e = thread; e < experts; e += SORT_THREADS) {
+    if (own) {
+        for (int e = thread; e < experts; e += THREADS) {
             int all = 0;
             for (int w = 0; w < words; w++) all += __popc(chose[w * experts + e]);
-            count[e] = all;
+            s->count[e] = all;
         }
         sync_block();
     }
-    lay_out<SORT_WARPS>(count, experts, out.tile, first, warp_sum);
-    int step = run ? SORT_THREADS : SORT_THREADS * blocks;
-    for (int i = from + thread + (run ? 0 : block * SORT_THREADS); i < to; i += step) {
-        int row = (i - from) / top_k, e = ids[i], before = place[e];
+    lay_out<WARPS>(s->count, experts, out.tile, s->first, s->warp_sum);
+    int step = run ? THREADS : THREADS * blocks;
+    for (int i = from + thread + (run ? 0 : block * THREADS); i < to; i += step) {
+        int row = (i - from) / top_k, e = ids[i], before = s->place[e];
         for (int w = 0; w < row / 32; w++) before += __popc(chose[w * experts + e]);
         before += __popc(chose[row / 32 * experts + e] & ((1u << (row & 31)) - 1));
-        out.sorted[first[e] * out.tile + before] = i;
+        out.sorted[s->first[e] * out.tile + before] = i;
     }
-    finish(out, count, first, experts, n, block, blocks);
+    finish(out, s->count, s->first, experts, n, block, blocks);
 }
 
 #endif

@@ -18,6 +18,9 @@
 #include "routing_sort.cuh"
 #include "select_quick.cuh"
 
+#define SORT_WARPS   16
+#define SORT_THREADS (SORT_WARPS * 32)
+
 /* Few rows, all in one block. */
 template <int V, bool PLAIN, int WARPS>
 __global__ void __launch_bounds__(WARPS * 32)
@@ -81,6 +84,17 @@ __global__ void __launch_bounds__(RUN_WARPS * 32)
     sync_block();
     for (int e = (int)threadIdx.x; e < r.experts; e += (int)blockDim.x)
         counts[(size_t)blockIdx.x * r.experts + e] = count[e];
+}
+
+/* Second of two. */
+__global__ static void __launch_bounds__(SORT_THREADS)
+    routing_sort(int experts, int top_k, int rows, int run, const int32_t *ids, const int *counts,
+                 struct sorted_out out)
+{
+    __shared__ struct sort_space<SORT_WARPS> space;
+    __shared__ uint32_t chose[SORT_WORDS * MOST_EXPERTS];
+    sort_run<SORT_WARPS>(experts, top_k, rows, run, (int)blockIdx.x, (int)gridDim.x, ids, counts,
+                         out, &space, chose);
 }
 
 /* One small kernel: does `warps` warps' worth of rows. */

@@ -6,6 +6,13 @@
 #include <stdlib.h>
 #include <ucontext.h>
 
+/* A member there has a name that is none in C++. */
+#define class class_
+extern "C" {
+#include "../../ref/arith/mma.h"
+}
+#undef class
+
 #if __has_include("../../ref/arith/cuda.h")
 extern "C" {
 #include "../../ref/arith/cuda.h"
@@ -47,9 +54,15 @@ struct mr_simt mr_simt;
 #define MOST_THREADS 2048 /* of a cluster */
 #define STACK_BYTES  (64 * 1024)
 
+struct operands {
+    float *c;
+    const uint32_t *a, *b;
+};
+
 struct fiber {
     ucontext_t context;
     char *stack;
+    struct operands mma;
     uint32_t value, result;
     int argument;
     bool done;
@@ -87,8 +100,36 @@ static void fail(const char *what)
     abort();
 }
 
+/* Each lane's four results by the reference, from the operands of all. */
+static void multiply(struct fiber *lane)
+{
+    const struct mr_mma *mma = mr_mma_find("hopper-bf16", 11);
+    uint32_t any = 0;
+    for (int i = 0; i < 32; i++) {
+        for (int j = 0; j < 4; j++) any |= lane[i].mma.a[j] | __float_as_uint(lane[i].mma.c[j]);
+        any |= lane[i].mma.b[0] | lane[i].mma.b[1];
+    }
+    for (int i = 0; i < 32 && any; i++) /* from +0 alone comes +0 */
+        for (int j = 0; j < 4; j++) {
+            uint32_t a[16], b[16];
+            for (int k = 0; k < 16; k++) {
+                int t = k % 8 / 2, half = k / 8;
+                uint32_t x = lane[i / 4 * 4 + t].mma.a[half * 2 + j / 2];
+                uint32_t y = lane[(i % 4 * 2 + j % 2) * 4 + t].mma.b[half];
+                a[k] = k % 2 ? x >> 16 : x & 0xffff;
+                b[k] = k % 2 ? y >> 16 : y & 0xffff;
+            }
+            float *c = &lane[i].mma.c[j];
+            *c = __uint_as_float(mr_mma_step(mma, a, b, 16, __float_as_uint(*c), nullptr));
+        }
+}
+
 static void work_out(enum mr_simt_op op, struct fiber *lane)
 {
+    if (op == MR_SIMT_MMA) {
+        multiply(lane);
+        return;
+    }
     uint32_t most = 0, least = ~0u, set = 0;
     int sum = 0;
     for (int i = 0; i < 32; i++) {
@@ -105,6 +146,7 @@ static void work_out(enum mr_simt_op op, struct fiber *lane)
         case MR_SIMT_MIN: lane[i].result = least; break;
         case MR_SIMT_PREFIX: lane[i].result = (uint32_t)sum; break;
         case MR_SIMT_BALLOT: lane[i].result = set; break;
+        case MR_SIMT_MMA: break;
         }
     }
 }
@@ -124,6 +166,12 @@ uint32_t mr_simt_warp(enum mr_simt_op op, uint32_t value, int argument)
     }
     sleep_fiber();
     return run.fiber[me].result;
+}
+
+void mr_simt_mma(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])
+{
+    run.fiber[run.now].mma = {c, a, b};
+    mr_simt_warp(MR_SIMT_MMA, 0, 0);
 }
 
 void mr_simt_block(void)

@@ -28,6 +28,12 @@ struct dim3 {
 struct uint4 {
     uint32_t x, y, z, w;
 };
+struct float4 {
+    float x, y, z, w;
+};
+struct ushort4 {
+    uint16_t x, y, z, w;
+};
 struct int4 {
     int x, y, z, w;
 };
@@ -43,9 +49,18 @@ extern struct mr_simt mr_simt;
 #define blockDim  (mr_simt.threads)
 #define gridDim   (mr_simt.blocks)
 
-enum mr_simt_op { MR_SIMT_XOR, MR_SIMT_FROM, MR_SIMT_MAX, MR_SIMT_MIN, MR_SIMT_PREFIX, MR_SIMT_BALLOT };
+enum mr_simt_op {
+    MR_SIMT_XOR,
+    MR_SIMT_FROM,
+    MR_SIMT_MAX,
+    MR_SIMT_MIN,
+    MR_SIMT_PREFIX,
+    MR_SIMT_BALLOT,
+    MR_SIMT_MMA
+};
 /* All 32 threads of a warp come here with the same op. */
 uint32_t mr_simt_warp(enum mr_simt_op op, uint32_t value, int argument);
+void mr_simt_mma(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]);
 void mr_simt_block(void);
 void mr_simt_cluster(void);
 /* cluster: so many neighbours in x run at once. */
@@ -147,6 +162,25 @@ static inline void spin(int)
 static inline uint4 load_constant(const uint4 *p)
 {
     return *p;
+}
+static inline float load_shared_value(const float *p)
+{
+    return *p;
+}
+static inline void prefetch(const void *)
+{
+}
+/* Blocks run one after the other: the last one may find that it is, but none can wait. */
+static inline uint32_t arrive(uint32_t *counter)
+{
+    return (*counter)++;
+}
+static inline void wait_until(const uint32_t *, uint32_t)
+{
+}
+static inline void mma_bf16(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])
+{
+    mr_simt_mma(c, a, b);
 }
 static inline uint32_t atomicOr(uint32_t *p, uint32_t v)
 {

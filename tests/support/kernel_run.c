@@ -73,7 +73,8 @@ static void run_once(const struct mr_kernel *k, const struct mr_kernel_problem *
         out->sorted_most = (int64_t)most;
     }
     if (k->sizes) ck_assert_int_eq(k->sizes(p, &sizes, why), MR_KERNEL_OK);
-    ck_assert_uint_eq(sizes.state, 0);
+    char *state = poisoned(sizes.state, 0xff), *before = malloc(sizes.state + 1);
+    void *handle = NULL;
     char *scratch = poisoned(sizes.scratch, poison);
     struct mr_kernel_buffers b = {.hidden = in->hidden,
                                   .gate = in->gate,
@@ -88,8 +89,17 @@ static void run_once(const struct mr_kernel *k, const struct mr_kernel_problem *
                                   .sorted_total = out->total,
                                   .tile_expert = out->tile_expert,
                                   .sorted_most = out->sorted_most,
+                                  .state = sizes.state ? state : NULL,
                                   .scratch = scratch};
-    ck_assert_msg(k->launch(NULL, p, &b, NULL, why) == MR_KERNEL_OK, "%s: %s", k->name, text);
+    if (k->prepare)
+        ck_assert_msg(k->prepare(p, &b, NULL, &handle, why) == MR_KERNEL_OK, "%s: %s", k->name,
+                      text);
+    memcpy(before, state, sizes.state);
+    for (int again = 0; again < (sizes.state ? 2 : 1); again++)
+        ck_assert_msg(k->launch(handle, p, &b, NULL, why) == MR_KERNEL_OK, "%s: %s", k->name, text);
+    ck_assert_mem_eq(before, state, sizes.state);
+    if (k->release) k->release(handle);
+    check_canary(state, sizes.state, 0xff, k->name, "state");
     check_canary(scratch, sizes.scratch, poison, k->name, "scratch");
     check_canary(out->logits, rows * n * 4, poison, k->name, "logits");
     check_canary(out->ids, chosen * 4, poison, k->name, "ids");
@@ -98,6 +108,8 @@ static void run_once(const struct mr_kernel *k, const struct mr_kernel_problem *
     check_canary(out->sorted, most * 4, poison, k->name, "sorted");
     if (most) check_canary(out->tile_expert, most / (size_t)k->tile * 4, poison, k->name, "tiles");
     free(scratch);
+    free(state);
+    free(before);
     if (k->arith) k->arith(p, out->line, sizeof out->line);
 }
 
