@@ -40,6 +40,14 @@ __device__ static inline uint32_t warp_min(uint32_t x)
 {
     return __reduce_min_sync(ALL_LANES, x);
 }
+__device__ static inline uint32_t warp_ballot(bool x)
+{
+    return __ballot_sync(ALL_LANES, x);
+}
+__device__ static inline void sync_warp(void)
+{
+    __syncwarp();
+}
 __device__ static inline int warp_prefix(int x) /* inclusive sum over the lanes up to this one */
 {
     for (int d = 1; d < 32; d *= 2) {
@@ -51,6 +59,28 @@ __device__ static inline int warp_prefix(int x) /* inclusive sum over the lanes 
 __device__ static inline void sync_block(void)
 {
     __syncthreads();
+}
+/* Of a cluster. */
+__device__ static inline void cluster_arrive(void)
+{
+    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+}
+__device__ static inline void cluster_wait(void)
+{
+    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+/* Shared memory of a cluster's blocks, one T each; NAME points to this block's. */
+#define COMMA ,
+#define CLUSTER_SHARED(T, NAME)                                                                    \
+    __shared__ T NAME##_of_block;                                                                  \
+    T *NAME = &NAME##_of_block
+/* Stores where block `rank` of the cluster has what `here` is in this one. */
+template <typename T>
+__device__ static inline void store_in_block(float *here, T *, int rank, float value)
+{
+    uint32_t at = (uint32_t)__cvta_generic_to_shared(here), there;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(at), "r"(rank));
+    asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(there), "f"(value) : "memory");
 }
 __device__ static inline void wait_for_producers(void)
 {
@@ -79,11 +109,74 @@ __device__ static inline uint4 load_constant(const uint4 *p)
     return v;
 }
 
+/* Data that other blocks of this launch wrote: past the multiprocessor's own cache. */
+__device__ static inline float load_shared_value(const float *p)
+{
+    return __ldcg(p);
+}
+__device__ static inline void prefetch(const void *p)
+{
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
+}
+
+/* Blocks of one launch meet. By one thread, between two barriers of the block: what its block wrote
+ * is seen by whoever finds it counted. How many came before. */
+__device__ static inline uint32_t arrive(uint32_t *counter)
+{
+    __threadfence();
+    uint32_t before = atomicAdd(counter, 1u);
+    __threadfence();
+    return before;
+}
+__device__ static inline void wait_until(const uint32_t *counter, uint32_t arrived)
+{
+    uint32_t now;
+    do asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(counter) : "memory");
+    while (now < arrived);
+    __threadfence();
+}
+
+/* c += a b, 16 x 8 x 16, bf16 to fp32. Lane 4 g + t has of a the rows g (a[0], a[2]) and g + 8
+ * (a[1], a[3]), of b the column g: two terms a register, terms 2 t of the step's first and second
+ * half; of c the rows g (c[0], c[1]) and g + 8 at columns 2 t and 2 t + 1 (PTX ISA, mma.m16n8k16).
+ */
+__device__ static inline void mma_bf16(float (&c)[4], const uint32_t (&a)[4],
+                                       const uint32_t (&b)[2])
+{
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, "
+                 "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
 /* Scalar functions in nvcc's default flags; their names in ref/arith/cuda.h, which has every bit of
  * them, are sigmoid.expf, sqrt-softplus.fmaxf and expf. */
 __device__ static inline float sigmoid_score(float x)
 {
     return 1.0f / (1.0f + expf(-x));
+}
+/* sigmoid_score of each. A division to nearest has one result; where neither operand nor result
+ * is extreme, nvcc makes it of these four operations, and a branch about each keeps them apart. Here
+ * the V of them go side by side. Numbers from 2^126 up (x below -87), Inf and NaN go its way. */
+template <int V> __device__ static inline void sigmoid_scores(float (&x)[V])
+{
+    bool extreme = false;
+#pragma unroll
+    for (int i = 0; i < V; i++) {
+        x[i] = 1.0f + expf(-x[i]);
+        extreme = extreme || !(x[i] < 0x1p126f);
+    }
+    if (extreme) {
+#pragma unroll
+        for (int i = 0; i < V; i++) x[i] = 1.0f / x[i];
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < V; i++) {
+        float about;
+        asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(about) : "f"(x[i]));
+        x[i] = fmaf(about, -fmaf(about, x[i], -1.0f), about);
+    }
 }
 __device__ static inline float sqrt_softplus_score(float x)
 {

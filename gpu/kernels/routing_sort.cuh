@@ -1,5 +1,5 @@
 /* Positions sorted by expert (harness.h: counts, sorted, sorted_total, tile_expert): the parts that
- * the kernels of routing_stage.cu share, and the second kernel of two.
+ * kernels share.
  *
  * A row chooses an expert at most once. So the rows that chose an expert are a set of bits, 32 rows
  * a word, and the place of a row among them is the number of bits below its own: the sort is
@@ -10,10 +10,9 @@
 #include "kernel.cuh"
 
 #define MOST_SORTED_K 32
-#define SORT_WARPS    16
-#define SORT_THREADS  (SORT_WARPS * 32)
 #define SORT_ROWS     256 /* of one block, at most */
 #define SORT_WORDS    (SORT_ROWS / 32)
+#define SORT_ALIKE    8 /* blocks that each count all rows */
 
 struct sorted_out {
     int tile;
@@ -49,55 +48,66 @@ __device__ static inline void lay_out(const int *count, int experts, int tile, i
 }
 
 /* Counts, the filling of last tiles (with n), the tiles' experts and the total; block `part` of
- * `parts` does its share. A thread a tile finds the tile's expert by halving. */
+ * `parts` does its share. A few threads an expert, four words of its last tile each. */
 __device__ static inline void finish(const struct sorted_out &out, const int *count,
                                      const int *first, int experts, int n, int part, int parts)
 {
-    int at = part * (int)blockDim.x + (int)threadIdx.x, step = parts * (int)blockDim.x;
-    int tiles = first[experts];
-    for (int e = at; e < experts; e += step) out.counts[e] = count[e];
-    for (int t = at; t < tiles; t += step) {
-        int low = 0, high = experts; /* first[low] <= t < first[high] */
-        while (high - low > 1) {
-            int middle = (low + high) / 2;
-            if (first[middle] <= t)
-                low = middle;
-            else
-                high = middle;
+    int each = out.tile / 4 < 32 ? out.tile / 4 : 32; /* a power of two */
+    int thread = (int)threadIdx.x, lane = thread % each, teams = (int)blockDim.x / each;
+    for (int e = part * teams + thread / each; e < experts; e += parts * teams) {
+        int c = count[e], from = first[e], to = first[e + 1];
+        if (lane == 0) out.counts[e] = c;
+        for (int t = from + lane; t < to; t += each) out.tile_expert[t] = e;
+        if (from == to) continue;
+        int32_t *last = out.sorted + (to - 1) * out.tile;
+        int filled = c - (to - 1 - from) * out.tile;
+        for (int i = lane * 4; i < out.tile; i += each * 4) {
+            if (i >= filled) {
+                int4 four = {n, n, n, n};
+                *(int4 *)(last + i) = four;
+                continue;
+            }
+            for (int j = i + 1; j < i + 4; j++)
+                if (j >= filled) last[j] = n;
         }
-        out.tile_expert[t] = low;
-        int filled = count[low] - (t - first[low]) * out.tile;
-        for (int i = filled; i < out.tile; i++) out.sorted[t * out.tile + i] = n;
     }
-    if (at == 0) *out.total = tiles * out.tile;
+    if (part == 0 && thread == 0) *out.total = first[experts] * out.tile;
 }
 
-/* Second of two: block b sorts the positions of rows [b run, (b + 1) run), run <= SORT_ROWS. With
- * one block it counts for itself; else counts [blocks, experts] say how often each run has each
- * expert. */
-__global__ static void __launch_bounds__(SORT_THREADS)
-    routing_sort(int experts, int top_k, int rows, int run, const int32_t *ids, const int *counts,
-                 struct sorted_out out)
+/* What a block needs to sort. chose: [words, experts], words for the rows of its run. */
+template <int WARPS> struct sort_space {
+    int count[MOST_EXPERTS], first[MOST_EXPERTS + 1], place[MOST_EXPERTS];
+    int warp_sum[WARPS];
+};
+
+/* Block `block` of `blocks`, all of it, sorts. run > 0: the positions of rows [block run, (block + 1)
+ * run), run <= SORT_ROWS; with one block it counts for itself, else counts [blocks, experts] say how
+ * often each run has each expert. run 0: at most SORT_ROWS rows, all of which each block counts for
+ * itself; then it writes its part. */
+template <int WARPS>
+__device__ static inline void sort_run(int experts, int top_k, int rows, int run, int block,
+                                       int blocks, const int32_t *ids, const int *counts,
+                                       const struct sorted_out &out, struct sort_space<WARPS> *s,
+                                       uint32_t *chose)
 {
-    __shared__ int count[MOST_EXPERTS], first[MOST_EXPERTS + 1], place[MOST_EXPERTS];
-    __shared__ int warp_sum[SORT_WARPS];
-    __shared__ uint32_t chose[SORT_WORDS * MOST_EXPERTS]; /* [words, experts] */
-    int thread = (int)threadIdx.x, block = (int)blockIdx.x, blocks = (int)gridDim.x;
-    int n = rows * top_k, from = block * run * top_k;
-    int to = from + run * top_k < n ? from + run * top_k : n, words = (run + 31) / 32;
-    clear(count, experts);
-    clear(place, experts);
+    constexpr int THREADS = WARPS * 32;
+    int thread = (int)threadIdx.x;
+    int n = rows * top_k, from = block * run * top_k, words = ((run ? run : rows) + 31) / 32;
+    int to = run && from + run * top_k < n ? from + run * top_k : n;
+    bool own = !run || blocks == 1;
+    clear(s->count, experts);
+    clear(s->place, experts);
     clear(chose, words * experts);
     sync_block();
     wait_for_producers();
-    for (int i = from + thread; i < to; i += SORT_THREADS) {
+    for (int i = from + thread; i < to; i += THREADS) {
         int row = (i - from) / top_k;
         atomicOr(&chose[row / 32 * experts + ids[i]], 1u << (row & 31));
     }
-    if (blocks > 1) {
+    if (!own) {
         /* Several threads an expert, if there are more threads than experts. */
-        int shares = experts < SORT_THREADS ? SORT_THREADS / experts : 1;
-        for (int t = thread; t < shares * experts; t += SORT_THREADS) {
+        int shares = experts < THREADS ? THREADS / experts : 1;
+        for (int t = thread; t < shares * experts; t += THREADS) {
             int e = t % experts, all = 0, before = 0;
 #pragma unroll 8
             for (int b = t / experts; b < blocks; b += shares) {
@@ -105,27 +115,28 @@ __global__ static void __launch_bounds__(SORT_THREADS)
                 all += c;
                 before += b < block ? c : 0;
             }
-            atomicAdd(&count[e], all);
-            atomicAdd(&place[e], before);
+            atomicAdd(&s->count[e], all);
+            atomicAdd(&s->place[e], before);
         }
     }
     sync_block();
-    if (blocks == 1) {
-        for (int e = thread; e < experts; e += SORT_THREADS) {
+    if (own) {
+        for (int e = thread; e < experts; e += THREADS) {
             int all = 0;
             for (int w = 0; w < words; w++) all += __popc(chose[w * experts + e]);
-            count[e] = all;
+            s->count[e] = all;
         }
         sync_block();
     }
-    lay_out<SORT_WARPS>(count, experts, out.tile, first, warp_sum);
-    for (int i = from + thread; i < to; i += SORT_THREADS) {
-        int row = (i - from) / top_k, e = ids[i], before = place[e];
+    lay_out<WARPS>(s->count, experts, out.tile, s->first, s->warp_sum);
+    int step = run ? THREADS : THREADS * blocks;
+    for (int i = from + thread + (run ? 0 : block * THREADS); i < to; i += step) {
+        int row = (i - from) / top_k, e = ids[i], before = s->place[e];
         for (int w = 0; w < row / 32; w++) before += __popc(chose[w * experts + e]);
         before += __popc(chose[row / 32 * experts + e] & ((1u << (row & 31)) - 1));
-        out.sorted[first[e] * out.tile + before] = i;
+        out.sorted[s->first[e] * out.tile + before] = i;
     }
-    finish(out, count, first, experts, n, block, blocks);
+    finish(out, s->count, s->first, experts, n, block, blocks);
 }
 
 #endif

@@ -6,6 +6,13 @@
 #include <stdlib.h>
 #include <ucontext.h>
 
+/* A member there has a name that is none in C++. */
+#define class class_
+extern "C" {
+#include "../../ref/arith/mma.h"
+}
+#undef class
+
 #if __has_include("../../ref/arith/cuda.h")
 extern "C" {
 #include "../../ref/arith/cuda.h"
@@ -44,12 +51,18 @@ float mr_simt_exp(float x)
 
 struct mr_simt mr_simt;
 
-#define MOST_THREADS 1024
+#define MOST_THREADS 2048 /* of a cluster */
 #define STACK_BYTES  (64 * 1024)
+
+struct operands {
+    float *c;
+    const uint32_t *a, *b;
+};
 
 struct fiber {
     ucontext_t context;
     char *stack;
+    struct operands mma;
     uint32_t value, result;
     int argument;
     bool done;
@@ -64,8 +77,8 @@ struct barrier {
 static struct {
     ucontext_t scheduler;
     struct fiber fiber[MOST_THREADS];
-    struct barrier warp[MOST_THREADS / 32], block;
-    int threads, now, done, ready_count, ready[MOST_THREADS];
+    struct barrier warp[MOST_THREADS / 32], block[MR_SIMT_CLUSTER], cluster;
+    int threads, block_threads, now, done, ready_count, ready[MOST_THREADS];
     uint64_t random;
     void (*body)(void *);
     void *data;
@@ -87,13 +100,42 @@ static void fail(const char *what)
     abort();
 }
 
+/* Each lane's four results by the reference, from the operands of all. */
+static void multiply(struct fiber *lane)
+{
+    const struct mr_mma *mma = mr_mma_find("hopper-bf16", 11);
+    uint32_t any = 0;
+    for (int i = 0; i < 32; i++) {
+        for (int j = 0; j < 4; j++) any |= lane[i].mma.a[j] | __float_as_uint(lane[i].mma.c[j]);
+        any |= lane[i].mma.b[0] | lane[i].mma.b[1];
+    }
+    for (int i = 0; i < 32 && any; i++) /* from +0 alone comes +0 */
+        for (int j = 0; j < 4; j++) {
+            uint32_t a[16], b[16];
+            for (int k = 0; k < 16; k++) {
+                int t = k % 8 / 2, half = k / 8;
+                uint32_t x = lane[i / 4 * 4 + t].mma.a[half * 2 + j / 2];
+                uint32_t y = lane[(i % 4 * 2 + j % 2) * 4 + t].mma.b[half];
+                a[k] = k % 2 ? x >> 16 : x & 0xffff;
+                b[k] = k % 2 ? y >> 16 : y & 0xffff;
+            }
+            float *c = &lane[i].mma.c[j];
+            *c = __uint_as_float(mr_mma_step(mma, a, b, 16, __float_as_uint(*c), nullptr));
+        }
+}
+
 static void work_out(enum mr_simt_op op, struct fiber *lane)
 {
-    uint32_t most = 0, least = ~0u;
+    if (op == MR_SIMT_MMA) {
+        multiply(lane);
+        return;
+    }
+    uint32_t most = 0, least = ~0u, set = 0;
     int sum = 0;
     for (int i = 0; i < 32; i++) {
         most = max(most, lane[i].value);
         least = min(least, lane[i].value);
+        set |= (uint32_t)(lane[i].value != 0) << i;
     }
     for (int i = 0; i < 32; i++) {
         sum += (int)lane[i].value;
@@ -103,6 +145,8 @@ static void work_out(enum mr_simt_op op, struct fiber *lane)
         case MR_SIMT_MAX: lane[i].result = most; break;
         case MR_SIMT_MIN: lane[i].result = least; break;
         case MR_SIMT_PREFIX: lane[i].result = (uint32_t)sum; break;
+        case MR_SIMT_BALLOT: lane[i].result = set; break;
+        case MR_SIMT_MMA: break;
         }
     }
 }
@@ -124,10 +168,26 @@ uint32_t mr_simt_warp(enum mr_simt_op op, uint32_t value, int argument)
     return run.fiber[me].result;
 }
 
+void mr_simt_mma(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])
+{
+    run.fiber[run.now].mma = {c, a, b};
+    mr_simt_warp(MR_SIMT_MMA, 0, 0);
+}
+
 void mr_simt_block(void)
 {
-    if (++run.block.arrived == run.threads) {
-        run.block.arrived = 0;
+    int which = run.now / run.block_threads;
+    if (++run.block[which].arrived == run.block_threads) {
+        run.block[which].arrived = 0;
+        for (int i = 0; i < run.block_threads; i++) wake(which * run.block_threads + i);
+    }
+    sleep_fiber();
+}
+
+void mr_simt_cluster(void)
+{
+    if (++run.cluster.arrived == run.threads) {
+        run.cluster.arrived = 0;
         for (int i = 0; i < run.threads; i++) wake(i);
     }
     sleep_fiber();
@@ -140,9 +200,11 @@ static void start(void)
     swapcontext(&run.fiber[run.now].context, &run.scheduler);
 }
 
-static void run_block(void)
+/* One block, or the blocks of a cluster. */
+static void run_blocks(unsigned x, unsigned y)
 {
-    run.block.arrived = run.ready_count = run.done = 0;
+    memset(run.block, 0, sizeof run.block);
+    run.cluster.arrived = run.ready_count = run.done = 0;
     for (int t = 0; t < run.threads; t++) {
         struct fiber *f = &run.fiber[t];
         if (!f->stack) f->stack = (char *)malloc(STACK_BYTES);
@@ -161,26 +223,26 @@ static void run_block(void)
         int i = (int)((run.random >> 33) % (uint64_t)run.ready_count);
         run.now = run.ready[i];
         run.ready[i] = run.ready[--run.ready_count];
-        mr_simt.thread = dim3((unsigned)run.now);
+        mr_simt.thread = dim3((unsigned)(run.now % run.block_threads));
+        mr_simt.block = dim3(x + (unsigned)(run.now / run.block_threads), y);
         swapcontext(&run.scheduler, &run.fiber[run.now].context);
         run.done += run.fiber[run.now].done;
     }
     if (run.done != run.threads) fail("threads wait for others that have ended");
 }
 
-void mr_simt_run(dim3 blocks, int threads, void (*body)(void *), void *context)
+void mr_simt_run(dim3 blocks, int threads, int cluster, void (*body)(void *), void *context)
 {
-    if (threads > MOST_THREADS || threads % 32 != 0) fail("bad number of threads");
-    run.threads = threads;
+    if (threads > 1024 || threads % 32 != 0) fail("bad number of threads");
+    if (cluster > MR_SIMT_CLUSTER || blocks.x % (unsigned)cluster != 0) fail("bad cluster");
+    run.block_threads = threads;
+    run.threads = threads * cluster;
     run.body = body;
     run.data = context;
     mr_simt.threads = dim3((unsigned)threads);
     mr_simt.blocks = blocks;
     for (unsigned y = 0; y < blocks.y; y++)
-        for (unsigned x = 0; x < blocks.x; x++) {
-            mr_simt.block = dim3(x, y);
-            run_block();
-        }
+        for (unsigned x = 0; x < blocks.x; x += (unsigned)cluster) run_blocks(x, y);
 }
 
 #define MOST_KERNELS 64

@@ -21,7 +21,8 @@ struct kernel_run {
     int tile;
 };
 /* Checks the canary behind every output, that reruns over another poison give the same bytes, and
- * that the inputs are left alone is up to const. */
+ * that state is after a launch what it was before, so that it can be replayed; that the inputs are
+ * left alone is up to const. */
 void kernel_run(const char *name, const struct mr_kernel_router *router, int rows,
                 const struct kernel_inputs *in, struct kernel_run *out);
 void kernel_run_free(struct kernel_run *run);

@@ -1,0 +1,328 @@
+/* The kernel of single.cu.
+ *
+ * A unit is 16 experts by 512 positions of K, for all rows: experts lie on the M side of
+ * mma.m16n8k16, rows on the N side, so a single row wastes no weight that was loaded. Each of 8
+ * warps has 64 positions and keeps its weights in registers while rows go by. A lane loads 8
+ * consecutive positions at once; their first halves, of the 4 lanes of a row, are the 16 terms of
+ * one instruction, their second halves those of another: tiles of 4 terms dealt to two chains,
+ * deal:2x4. Then warps are added in order (every:64), and units, by whoever finishes the row
+ * (every:512). What is past the end of K is +0, and adds nothing: no sum here is -0, since a chain
+ * begins with +0.
+ *
+ * Finishing a row needs all units. Few rows: the last block to arrive does it, so nobody waits.
+ * More: blocks wait for all, then share the rows; the launch is cooperative, so all are there. */
+#ifndef MOEREF_SINGLE_CUH
+#define MOEREF_SINGLE_CUH
+
+#include "routing_sort.cuh"
+#include "select.cuh"
+
+#define SINGLE_LINE      "hopper-bf16/deal:2x4/every:64/every:512"
+#define SINGLE_WARPS     8
+#define SINGLE_THREADS   (SINGLE_WARPS * 32)
+#define SINGLE_EXPERTS   16 /* of a unit */
+#define SINGLE_POSITIONS 64 /* of a warp */
+#define SINGLE_SLICE     (SINGLE_WARPS * SINGLE_POSITIONS)
+#define SINGLE_TILES     4 /* of 8 rows, between two barriers */
+#define SINGLE_ROWS      (SINGLE_TILES * 8)
+#define SINGLE_STRIDE    20   /* of a row of 16 sums: lanes of a warp write to all banks */
+#define SINGLE_SCORES    4096 /* of rows that a block finishes at a time */
+#define SINGLE_COUNTERS  3
+
+enum { SINGLE_MULTIPLY = 1, SINGLE_FINISH = 2, SINGLE_SORT = 4, SINGLE_ALL = 7 };
+
+struct single_work {
+    int hidden, tiles, slices; /* units: tiles of experts x slices of K */
+    int run, finishers;        /* rows that a block finishes, and how many blocks do */
+    int steps;                 /* SINGLE_ALL; on the CPU, where blocks cannot wait, one by one */
+};
+
+struct single_data {
+    const uint16_t *hidden, *gate;
+    const float *bias, *gate_bias;
+    float *partial; /* [slices, rows, experts] */
+    float *logits;
+    int32_t *ids;
+    float *weights;
+    int *counts;        /* [finishers, experts] */
+    uint32_t *counters; /* all 0 between launches: arrived, finished, left */
+};
+
+/* Rows that a block finishes at a time. */
+static inline __host__ __device__ int single_group(int experts)
+{
+    return SINGLE_SCORES / experts < SINGLE_WARPS ? SINGLE_SCORES / experts : SINGLE_WARPS;
+}
+
+/* What a warp multiplies: two groups of 32 positions, 8 of each a lane. */
+struct single_operand {
+    uint4 group[2];
+};
+
+/* 8 positions of each group, if there is such a row; at: of this lane in the first group. */
+__device__ static inline struct single_operand load_operand(const uint16_t *matrix, int row,
+                                                            int rows, int at, int hidden)
+{
+    struct single_operand x;
+#pragma unroll
+    for (int j = 0; j < 2; j++) {
+        x.group[j] = {0, 0, 0, 0};
+        if (row < rows && at + j * 32 < hidden)
+            x.group[j] = load_constant((const uint4 *)(matrix + (size_t)row * hidden + at + j * 32));
+    }
+    return x;
+}
+
+struct single_rows {
+    struct single_operand tile[SINGLE_TILES];
+};
+
+__device__ static inline void load_rows(const struct single_data &d, int first, int rows, int at,
+                                        int hidden, struct single_rows *x)
+{
+#pragma unroll
+    for (int n = 0; n < SINGLE_TILES; n++)
+        if (first + n * 8 < rows)
+            x->tile[n] =
+                load_operand(d.hidden, first + n * 8 + warp_lane() / 4, rows, at, hidden);
+}
+
+/* Sums of 32 rows over the unit's positions, to partial. part: [warps, SINGLE_ROWS, stride] */
+__device__ static inline void multiply_rows(const struct single_rows &x,
+                                            const struct single_operand (&w)[2], int first,
+                                            int rows, int experts, int expert, float *partial,
+                                            float *part)
+{
+    int thread = (int)threadIdx.x, lane = warp_lane();
+    float *mine = part + thread / 32 * SINGLE_ROWS * SINGLE_STRIDE;
+#pragma unroll
+    for (int n = 0; n < SINGLE_TILES; n++) {
+        if (first + n * 8 >= rows) continue;
+        float low[4] = {0.0f, 0.0f, 0.0f, 0.0f}, high[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+#pragma unroll
+        for (int j = 0; j < 2; j++) {
+            const uint4 &b = x.tile[n].group[j], &a = w[0].group[j], &a8 = w[1].group[j];
+            mma_bf16(low, {a.x, a8.x, a.y, a8.y}, {b.x, b.y});
+            mma_bf16(high, {a.z, a8.z, a.w, a8.w}, {b.z, b.w});
+        }
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            mine[(n * 8 + lane % 4 * 2 + i % 2) * SINGLE_STRIDE + i / 2 * 8 + lane / 4] =
+                plus(low[i], high[i]);
+    }
+    sync_block();
+#pragma unroll
+    for (int i = 0; i < SINGLE_ROWS * SINGLE_EXPERTS / SINGLE_THREADS; i++) {
+        int at = thread + i * SINGLE_THREADS, row = at / SINGLE_EXPERTS, e = at % SINGLE_EXPERTS;
+        if (first + row >= rows || expert + e >= experts) continue;
+        const float *p = part + row * SINGLE_STRIDE + e;
+        float sum = p[0];
+#pragma unroll
+        for (int j = 1; j < SINGLE_WARPS; j++)
+            sum = plus(sum, p[j * SINGLE_ROWS * SINGLE_STRIDE]);
+        partial[(size_t)(first + row) * experts + expert + e] = sum;
+    }
+    sync_block();
+}
+
+/* All units of this block. While some rows are multiplied the next are on their way. */
+__device__ static inline void multiply_units(const struct routing &r, const struct single_work &w,
+                                             const struct single_data &d, float *part)
+{
+    int lane = warp_lane(), warp = (int)threadIdx.x / 32;
+#pragma unroll 1
+    for (int unit = (int)blockIdx.x; unit < w.tiles * w.slices; unit += (int)gridDim.x) {
+        int slice = unit / w.tiles, expert = unit % w.tiles * SINGLE_EXPERTS;
+        int at = slice * SINGLE_SLICE + warp * SINGLE_POSITIONS + lane % 4 * 8;
+        float *partial = d.partial + (size_t)slice * r.rows * r.experts;
+        struct single_operand weights[2];
+        struct single_rows even, odd;
+#pragma unroll
+        for (int i = 0; i < 2; i++)
+            weights[i] =
+                load_operand(d.gate, expert + i * 8 + lane / 4, r.experts, at, w.hidden);
+        load_rows(d, 0, r.rows, at, w.hidden, &even);
+#pragma unroll 1
+        for (int row = 0; row < r.rows; row += 2 * SINGLE_ROWS) {
+            int next = row + SINGLE_ROWS;
+            load_rows(d, next, r.rows, at, w.hidden, &odd);
+            multiply_rows(even, weights, row, r.rows, r.experts, expert, partial, part);
+            if (next >= r.rows) break;
+            load_rows(d, next + SINGLE_ROWS, r.rows, at, w.hidden, &even);
+            multiply_rows(odd, weights, next, r.rows, r.experts, expert, partial, part);
+        }
+    }
+}
+
+/* Logit `at` of all, and logit at + SINGLE_THREADS, if they are below end: slices in order. */
+__device__ static inline void add_slices(const float *partial, size_t slice, int slices, size_t at,
+                                         size_t end, float (&sum)[2])
+{
+#pragma unroll 1
+    for (int s = 0; s < slices; s += 8) {
+        float v[2][8];
+#pragma unroll
+        for (int i = 0; i < 2; i++)
+#pragma unroll
+            for (int j = 0; j < 8; j++)
+                v[i][j] = s + j < slices && at + i * SINGLE_THREADS < end
+                              ? load_shared_value(partial + (size_t)(s + j) * slice + at +
+                                                  i * SINGLE_THREADS)
+                              : 0.0f;
+#pragma unroll
+        for (int i = 0; i < 2; i++)
+#pragma unroll
+            for (int j = 0; j < 8; j++)
+                if (s + j < slices) sum[i] = s + j > 0 ? plus(sum[i], v[i][j]) : v[i][j];
+    }
+}
+
+/* One expert's score and rank; of a softmax over all experts the logit, for route_softmax. */
+__device__ static inline void score_logit(const struct routing &r, const float *bias, int e,
+                                          float logit, float *score, uint32_t *rank)
+{
+    float x = logit;
+    if (r.score == MR_KERNEL_SIGMOID)
+        x = sigmoid_score(logit);
+    else if (r.score == MR_KERNEL_SQRT_SOFTPLUS)
+        x = sqrt_softplus_score(logit);
+    float key = r.by_logit ? logit : bias ? plus(x, bias[e]) : x;
+    *score = x;
+    *rank = mr_rank(__float_as_uint(key));
+}
+
+/* Top-k of a row whose scores and ranks lie in shared memory. The id of slot `lane`. */
+template <int V>
+__device__ static inline int route_scores(const struct routing &r, const struct single_data &d,
+                                          const float *score, const uint32_t *rank, size_t at)
+{
+    struct warp_row<V> row;
+#pragma unroll
+    for (int i = 0; i < V; i++) {
+        int e = i * 32 + warp_lane();
+        row.score[i] = e < r.experts ? score[e] : __uint_as_float(0xff800000u);
+        row.rank[i] = e < r.experts ? rank[e] : MR_RANK_NONE;
+    }
+    if (r.score == MR_KERNEL_SOFTMAX && !r.by_logit) {
+        float bias[V];
+        load_bias<V>(d.bias, r.experts, bias);
+        rank_row<V>(r, d.bias != nullptr, bias, &row);
+    }
+    if (r.topk_group < r.n_group) keep_groups<V>(r, &row);
+    return select_row<V>(r, &row, true, d.ids + at * r.top_k, d.weights + at * r.top_k);
+}
+
+/* Rows [first, end), `single_group` at a time. count: how often each expert was chosen, or NULL */
+template <int V>
+__device__ static inline void finish_rows(const struct routing &r, const struct single_work &w,
+                                          const struct single_data &d, int first, int end,
+                                          float *score, uint32_t *rank, int *count)
+{
+    int thread = (int)threadIdx.x, warp = thread / 32, group = single_group(r.experts);
+    size_t slice = (size_t)r.rows * r.experts;
+    for (int base = first; base < end; base += group) {
+        int rows = end - base < group ? end - base : group;
+        size_t from = (size_t)base * r.experts, to = from + (size_t)rows * r.experts;
+        for (size_t at = from + thread; at < to; at += 2 * SINGLE_THREADS) {
+            float sum[2] = {0.0f, 0.0f};
+            add_slices(d.partial, slice, w.slices, at, to, sum);
+#pragma unroll
+            for (int i = 0; i < 2; i++) {
+                size_t here = at + i * SINGLE_THREADS;
+                if (here >= to) continue;
+                int e = (int)(here % r.experts);
+                float logit = d.gate_bias ? plus(sum[i], d.gate_bias[e]) : sum[i];
+                d.logits[here] = logit;
+                score_logit(r, d.bias, e, logit, &score[here - from], &rank[here - from]);
+            }
+        }
+        sync_block();
+        if (warp < rows) {
+            int id = route_scores<V>(r, d, score + warp * r.experts, rank + warp * r.experts,
+                                     (size_t)(base + warp));
+            if (count && warp_lane() < r.top_k) atomicAdd(&count[id], 1);
+        }
+        sync_block();
+    }
+}
+
+/* Shared memory of a block, one use after the other. */
+union single_space {
+    float part[SINGLE_WARPS * SINGLE_ROWS * SINGLE_STRIDE];
+    struct {
+        float score[SINGLE_SCORES];
+        uint32_t rank[SINGLE_SCORES];
+    } row;
+    uint32_t chose[SORT_WORDS * MOST_EXPERTS];
+};
+
+/* Waits until `blocks` blocks have come to the counter; this one comes, too. On the CPU steps are
+ * launches of their own. */
+__device__ static inline void meet(uint32_t *counter, int blocks, bool waits)
+{
+    sync_block();
+    if (threadIdx.x == 0) {
+        arrive(counter);
+        if (waits) wait_until(counter, (uint32_t)blocks);
+    }
+    sync_block();
+}
+
+/* True in the last block alone. */
+__device__ static inline bool comes_last(uint32_t *counter, int blocks, uint32_t *shared)
+{
+    sync_block();
+    if (threadIdx.x == 0) *shared = arrive(counter);
+    sync_block();
+    return *shared == (uint32_t)blocks - 1;
+}
+
+template <int V, bool SORTED>
+__global__ void __launch_bounds__(SINGLE_THREADS, V <= 16 ? 2 : 1)
+    single_kernel(struct routing r, struct single_work w, struct single_data d,
+                  struct sorted_out out)
+{
+    __shared__ union single_space space;
+    __shared__ struct sort_space<SINGLE_WARPS> sort;
+    __shared__ uint32_t before;
+    int block = (int)blockIdx.x, blocks = (int)gridDim.x;
+    bool alone = w.finishers == 1;
+    if (w.steps & SINGLE_MULTIPLY) {
+        if (block == 0 && (int)threadIdx.x * 32 < r.experts) {
+            if (d.bias) prefetch(d.bias + threadIdx.x * 32);
+            if (d.gate_bias) prefetch(d.gate_bias + threadIdx.x * 32);
+        }
+        multiply_units(r, w, d, space.part);
+        if (alone) {
+            if (!comes_last(&d.counters[0], blocks, &before)) return;
+            block = 0;
+        } else {
+            meet(&d.counters[0], blocks, block < w.finishers);
+        }
+    }
+    if (block >= w.finishers) return;
+    int first = block * w.run, end = first + w.run < r.rows ? first + w.run : r.rows;
+    if (w.steps & SINGLE_FINISH) {
+        bool count = SORTED && !alone;
+        if (count) {
+            clear(sort.count, r.experts);
+            sync_block();
+        }
+        finish_rows<V>(r, w, d, first, end, space.row.score, space.row.rank,
+                       count ? sort.count : nullptr);
+        if (count) {
+            for (int e = (int)threadIdx.x; e < r.experts; e += SINGLE_THREADS)
+                d.counts[(size_t)block * r.experts + e] = sort.count[e];
+            meet(&d.counters[1], w.finishers, true);
+        }
+    }
+    if (SORTED && (w.steps & SINGLE_SORT))
+        sort_run<SINGLE_WARPS>(r.experts, r.top_k, r.rows, w.run, block, w.finishers, d.ids,
+                               d.counts, out, &sort, space.chose);
+    if (!(w.steps & SINGLE_SORT) || threadIdx.x > 0) return;
+    /* Nobody looks at a counter any more when all have come here. */
+    if (alone || arrive(&d.counters[2]) == (uint32_t)w.finishers - 1)
+        for (int i = 0; i < SINGLE_COUNTERS; i++) d.counters[i] = 0;
+}
+
+#endif
