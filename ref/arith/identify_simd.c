@@ -67,6 +67,9 @@ MR_INLINE mr_vf2 fma_each(mr_vf2 a, mr_vf2 b, mr_vf2 c)
 #define FMA(a, b, c) fma_each(a, b, c)
 #endif
 
+/* Lanes that wrap: in the words of a signed vector that is not defined. */
+typedef uint32_t lane_word __attribute__((vector_size(8 * MR_LANES)));
+
 MR_INLINE mr_vi2 exponents(mr_vf2 x, int least)
 {
     mr_vi2 e = ((mr_vi2)x >> 23 & 255) - 127, floor = (mr_vi2){0} + least;
@@ -171,15 +174,16 @@ MR_INLINE mr_vf2 step(const struct mr_lane_terms *t, const uint32_t *order, size
     mr_vf2 up = (mr_vf2)((127 + mma.fraction - top) << 23);
     mr_vi2 whole = TO_INT(c * up), quarters = whole >> 2;
     for (size_t i = 0; i < n;) {
-        mr_vi2 part = none; /* below 2^30 */
+        lane_word part = (lane_word)none; /* below 2^30, or it wraps and is unsure */
         for (size_t stop = i + 8 < n ? i + 8 : n; i < stop; i++)
-            part += TO_INT(load(t->p + (size_t)order[i] * WIDTH + at) * up);
-        whole += part;
-        quarters += part >> 2;
+            part += (lane_word)TO_INT(load(t->p + (size_t)order[i] * WIDTH + at) * up);
+        whole = (mr_vi2)((lane_word)whole + part);
+        quarters = (mr_vi2)((lane_word)quarters + (lane_word)((mr_vi2)part >> 2));
     }
     const int most = (1 << 29) - 64;
     *unsure |= (quarters > most) | (quarters < -most);
-    mr_vi2 sign = whole & INT32_MIN, size = (whole ^ whole >> 31) - (whole >> 31);
+    mr_vi2 sign = whole & INT32_MIN, minus = whole >> 31;
+    mr_vi2 size = (mr_vi2)((lane_word)(whole ^ minus) - (lane_word)minus);
     mr_vf2 f = TO_FLOAT(size);
     mr_vi2 above = TO_INT(f) > size; /* rounded up: all ones, which is -1 */
     mr_vi2 bits = ((mr_vi2)f + above) & (int32_t)mma.keep;
