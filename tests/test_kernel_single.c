@@ -171,6 +171,31 @@ START_TEST(corroborate_single_routers)
 }
 END_TEST
 
+/* Many rows, in tiles of 64 by 288 experts: units of all of K and of a slice, two tiles of experts,
+ * ends of rows, experts and K. */
+static const struct {
+    int rows, experts, hidden;
+} tiles[] = {{161, 20, 80}, {200, 300, 16}, {320, 9, 528}, {170, 289, 1040}, {385, 12, 1040}};
+
+START_TEST(corroborate_single_tiles)
+{
+    uint64_t seed = 91 + (uint64_t)_i;
+    struct mr_kernel_router r = {.experts = tiles[_i].experts,
+                                 .top_k = 8,
+                                 .hidden = tiles[_i].hidden,
+                                 .bias = 1,
+                                 .n_group = 1,
+                                 .topk_group = 1,
+                                 .norm_topk_prob = 1,
+                                 .routed_scaling_factor = 2.5};
+    struct gemm g;
+    if (_i > 1 && !getenv("MOEREF_LONG")) return;
+    gemm_new(&g, &r, tiles[_i].rows, _i == 1 ? SLOW_SPECIAL : SLOW_NORMAL, &seed);
+    expect_all(&g);
+    gemm_free(&g);
+}
+END_TEST
+
 /* A row's bits are the same in any launch. */
 START_TEST(verify_single_rows)
 {
@@ -231,6 +256,10 @@ Suite *suite_kernel_single(void)
     tcase_add_test(t, corroborate_single_routers);
     tcase_add_test(t, verify_single_rows);
     tcase_add_test(t, reject_what_single_does_not_serve);
+    TCase *many = tcase_create("kernel_single_tiles");
+    tcase_add_loop_test(many, corroborate_single_tiles, 0, sizeof tiles / sizeof *tiles);
+    tcase_set_timeout(many, 120);
     suite_add_tcase(s, t);
+    suite_add_tcase(s, many);
     return s;
 }

@@ -9,6 +9,8 @@
  * (every:512). What is past the end of K is +0, and adds nothing: no sum here is -0, since a chain
  * begins with +0.
  *
+ * Many rows: single_tiles.cuh, to the same bits.
+ *
  * Finishing a row needs all units. Few rows: the last block to arrive does it, so nobody waits.
  * More: blocks wait for all, then share the rows; the launch is cooperative, so all are there. */
 #ifndef MOEREF_SINGLE_CUH
@@ -16,6 +18,7 @@
 
 #include "routing_sort.cuh"
 #include "select.cuh"
+#include "single_tiles.cuh"
 
 #define SINGLE_LINE      "hopper-bf16/deal:2x4/every:64/every:512"
 #define SINGLE_WARPS     8
@@ -28,11 +31,17 @@
 #define SINGLE_STRIDE    20   /* of a row of 16 sums: lanes of a warp write to all banks */
 #define SINGLE_SCORES    4096 /* of rows that a block finishes at a time */
 #define SINGLE_COUNTERS  3
+#define SINGLE_FEW       160 /* rows; above, tiles */
+
+static_assert(SINGLE_WARPS == TILE_WARPS && SINGLE_SLICE == TILE_SLICE &&
+                  SINGLE_POSITIONS == TILE_WIDTH,
+              "one arithmetic");
 
 enum { SINGLE_MULTIPLY = 1, SINGLE_FINISH = 2, SINGLE_SORT = 4, SINGLE_ALL = 7 };
 
 struct single_work {
-    int hidden, tiles, slices; /* units: tiles of experts x slices of K */
+    int hidden, tiles, slices; /* units for few rows: tiles of experts x slices of K */
+    int parts;                 /* sums that make a logit: slices, or 1 if units did all of K */
     int run, finishers;        /* rows that a block finishes, and how many blocks do */
     int steps;                 /* SINGLE_ALL; on the CPU, where blocks cannot wait, one by one */
 };
@@ -40,7 +49,7 @@ struct single_work {
 struct single_data {
     const uint16_t *hidden, *gate;
     const float *bias, *gate_bias;
-    float *partial; /* [slices, rows, experts] */
+    float *partial; /* [parts, rows, experts] */
     float *logits;
     int32_t *ids;
     float *weights;
@@ -225,15 +234,14 @@ __device__ static inline void finish_rows(const struct routing &r, const struct 
         size_t from = (size_t)base * r.experts, to = from + (size_t)rows * r.experts;
         for (size_t at = from + thread; at < to; at += 2 * SINGLE_THREADS) {
             float sum[2] = {0.0f, 0.0f};
-            add_slices(d.partial, slice, w.slices, at, to, sum);
+            add_slices(d.partial, slice, w.parts, at, to, sum);
 #pragma unroll
             for (int i = 0; i < 2; i++) {
-                size_t here = at + i * SINGLE_THREADS;
-                if (here >= to) continue;
-                int e = (int)(here % r.experts);
+                if (at + i * SINGLE_THREADS >= to) continue;
+                int here = (int)(at - from) + i * SINGLE_THREADS, e = here % r.experts;
                 float logit = d.gate_bias ? plus(sum[i], d.gate_bias[e]) : sum[i];
-                d.logits[here] = logit;
-                score_logit(r, d.bias, e, logit, &score[here - from], &rank[here - from]);
+                d.logits[from + here] = logit;
+                score_logit(r, d.bias, e, logit, &score[here], &rank[here]);
             }
         }
         sync_block();
@@ -277,8 +285,8 @@ __device__ static inline bool comes_last(uint32_t *counter, int blocks, uint32_t
     return *shared == (uint32_t)blocks - 1;
 }
 
-template <int V, bool SORTED>
-__global__ void __launch_bounds__(SINGLE_THREADS, V <= 16 ? 2 : 1)
+template <int V, bool SORTED, bool TILES>
+__global__ void __launch_bounds__(SINGLE_THREADS, V <= 16 && !TILES ? 2 : 1)
     single_kernel(struct routing r, struct single_work w, struct single_data d,
                   struct sorted_out out)
 {
@@ -292,7 +300,11 @@ __global__ void __launch_bounds__(SINGLE_THREADS, V <= 16 ? 2 : 1)
             if (d.bias) prefetch(d.bias + threadIdx.x * 32);
             if (d.gate_bias) prefetch(d.gate_bias + threadIdx.x * 32);
         }
-        multiply_units(r, w, d, space.part);
+        if (TILES)
+            multiply_tiles({r.rows, r.experts, w.hidden, w.parts, d.hidden, d.gate, d.partial},
+                           dynamic_shared());
+        else
+            multiply_units(r, w, d, space.part);
         if (alone) {
             if (!comes_last(&d.counters[0], blocks, &before)) return;
             block = 0;
