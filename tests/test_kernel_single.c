@@ -2,6 +2,7 @@
  * logits against their arithmetic line, ids and weights against the stated operations on those
  * logits, sorted positions against harness.h. */
 #include <check.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -104,16 +105,19 @@ static void expect_routed(const char *name, const struct gemm *g, const struct k
 
 static const char *const names[] = {"single", "single_sorted", "single_sorted_128"};
 
+static void expect_kernel(const char *name, const struct gemm *g, bool line)
+{
+    struct kernel_run run;
+    gemm_run(name, g, g->rows, &run);
+    if (line) expect_line(name, g, &run);
+    expect_routed(name, g, &run);
+    if (run.sorted) expect_sorted(&g->router, g->rows, &run);
+    kernel_run_free(&run);
+}
+
 static void expect_all(const struct gemm *g)
 {
-    for (int i = 0; i < 3; i++) {
-        struct kernel_run run;
-        gemm_run(names[i], g, g->rows, &run);
-        if (i == 0) expect_line(names[i], g, &run);
-        expect_routed(names[i], g, &run);
-        if (i > 0) expect_sorted(&g->router, g->rows, &run);
-        kernel_run_free(&run);
-    }
+    for (int i = 0; i < 3; i++) expect_kernel(names[i], g, i == 0);
 }
 
 /* Ends of K in the first half of a lane's group, of a warp, of a slice; experts and rows around
@@ -175,7 +179,7 @@ END_TEST
  * ends of rows, experts and K. */
 static const struct {
     int rows, experts, hidden;
-} tiles[] = {{161, 20, 80}, {200, 300, 16}, {320, 9, 528}, {170, 289, 1040}, {385, 12, 1040}};
+} tiles[] = {{161, 20, 80}, {161, 300, 16}, {321, 9, 528}, {170, 9, 528}};
 
 START_TEST(corroborate_single_tiles)
 {
@@ -189,9 +193,8 @@ START_TEST(corroborate_single_tiles)
                                  .norm_topk_prob = 1,
                                  .routed_scaling_factor = 2.5};
     struct gemm g;
-    if (_i > 1 && !getenv("MOEREF_LONG")) return;
     gemm_new(&g, &r, tiles[_i].rows, _i == 1 ? SLOW_SPECIAL : SLOW_NORMAL, &seed);
-    expect_all(&g);
+    expect_kernel(names[_i % 3], &g, true);
     gemm_free(&g);
 }
 END_TEST
