@@ -115,17 +115,12 @@ static void expect_kernel(const char *name, const struct gemm *g, bool line)
     kernel_run_free(&run);
 }
 
-static void expect_all(const struct gemm *g)
-{
-    for (int i = 0; i < 3; i++) expect_kernel(names[i], g, i == 0);
-}
-
 /* Ends of K in the first half of a lane's group, of a warp, of a slice; experts and rows around
  * multiples of 8, 16 and 32; one unit, several for a block; one block that finishes, and more. */
 static const struct {
     int rows, experts, hidden, top_k;
-} shapes[] = {{1, 1, 16, 1},   {3, 17, 48, 4},  {8, 60, 112, 6}, {2, 20, 528, 8},
-              {9, 16, 64, 8},  {33, 33, 80, 3}, {5, 96, 32, 32}, {1, 49, 512, 8},
+} shapes[] = {{1, 1, 16, 1},   {3, 17, 48, 4},   {8, 60, 112, 6}, {2, 20, 528, 8},
+              {9, 16, 64, 8},  {33, 33, 80, 3},  {5, 96, 32, 32}, {1, 49, 512, 8},
               {70, 9, 144, 2}, {1, 896, 16, 16}, {6, 700, 16, 8}, {2, 7, 1616, 1}};
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
@@ -145,7 +140,7 @@ START_TEST(corroborate_single_is_its_line)
                                      .routed_scaling_factor = 2.5};
         struct gemm g;
         gemm_new(&g, &r, shapes[i].rows, (enum slow_class)_i, &seed);
-        expect_all(&g);
+        expect_kernel(names[(i + i / 4 + (size_t)_i) % 3], &g, true);
         gemm_free(&g);
     }
 }
@@ -169,7 +164,7 @@ START_TEST(corroborate_single_routers)
                                      .routed_scaling_factor = 1};
         struct gemm g;
         gemm_new(&g, &r, 11, SLOW_NORMAL, &seed);
-        expect_all(&g);
+        expect_kernel(names[i % 3], &g, i == 0);
         gemm_free(&g);
     }
 }

@@ -25,9 +25,9 @@ static single_function *find_kernel(const struct mr_kernel_problem *p, bool sort
 {
     single_function *kernel;
 #define FIND(V)                                                                                    \
-    kernel = by_tiles(p) ? (sorted ? single_kernel<V, true, true> : single_kernel<V, false, true>) \
-                         : (sorted ? single_kernel<V, true, false>                                 \
-                                   : single_kernel<V, false, false>)
+    kernel = by_tiles(p)                                                                           \
+                 ? (sorted ? single_kernel<V, true, true> : single_kernel<V, false, true>)         \
+                 : (sorted ? single_kernel<V, true, false> : single_kernel<V, false, false>)
     FOR_EXPERTS(p->router.experts, FIND);
 #undef FIND
     return kernel;
@@ -212,11 +212,11 @@ static int launch(void *handle, const struct mr_kernel_problem *p,
 }
 
 #define SORTED_ROWS 32768 /* SORT_ROWS in each of 128 blocks */
-#define SINGLE(NAME, FAMILY, ABOUT, MORE, PROMISE, SORTED, TILE, MOST)                                 \
+#define SINGLE(NAME, FAMILY, ABOUT, MORE, PROMISE, SORTED, TILE, MOST)                             \
     {                                                                                              \
         .abi = MR_KERNEL_ABI, .family = FAMILY, .name = NAME, .summary = ABOUT,                    \
-        .memory = MR_KERNEL_WHERE, .min_rows = 1, .max_rows = MOST, .hidden_types = MR_KERNEL_BF16,   \
-        .gate_types = MR_KERNEL_BF16,                                                              \
+        .memory = MR_KERNEL_WHERE, .min_rows = 1, .max_rows = MOST,                                \
+        .hidden_types = MR_KERNEL_BF16, .gate_types = MR_KERNEL_BF16,                              \
         .gives = MR_GIVES_LOGITS | MR_GIVES_IDS | MR_GIVES_WEIGHTS | MORE,                         \
         .logits_type = MR_KERNEL_FP32, .weights_type = MR_KERNEL_FP32, .tile = TILE,               \
         .promises =                                                                                \

@@ -77,7 +77,8 @@ __device__ static inline struct single_operand load_operand(const uint16_t *matr
     for (int j = 0; j < 2; j++) {
         x.group[j] = {0, 0, 0, 0};
         if (row < rows && at + j * 32 < hidden)
-            x.group[j] = load_constant((const uint4 *)(matrix + (size_t)row * hidden + at + j * 32));
+            x.group[j] =
+                load_constant((const uint4 *)(matrix + (size_t)row * hidden + at + j * 32));
     }
     return x;
 }
@@ -92,8 +93,7 @@ __device__ static inline void load_rows(const struct single_data &d, int first, 
 #pragma unroll
     for (int n = 0; n < SINGLE_TILES; n++)
         if (first + n * 8 < rows)
-            x->tile[n] =
-                load_operand(d.hidden, first + n * 8 + warp_lane() / 4, rows, at, hidden);
+            x->tile[n] = load_operand(d.hidden, first + n * 8 + warp_lane() / 4, rows, at, hidden);
 }
 
 /* Sums of 32 rows over the unit's positions, to partial. part: [warps, SINGLE_ROWS, stride] */
@@ -127,8 +127,7 @@ __device__ static inline void multiply_rows(const struct single_rows &x,
         const float *p = part + row * SINGLE_STRIDE + e;
         float sum = p[0];
 #pragma unroll
-        for (int j = 1; j < SINGLE_WARPS; j++)
-            sum = plus(sum, p[j * SINGLE_ROWS * SINGLE_STRIDE]);
+        for (int j = 1; j < SINGLE_WARPS; j++) sum = plus(sum, p[j * SINGLE_ROWS * SINGLE_STRIDE]);
         partial[(size_t)(first + row) * experts + expert + e] = sum;
     }
     sync_block();
@@ -148,8 +147,7 @@ __device__ static inline void multiply_units(const struct routing &r, const stru
         struct single_rows even, odd;
 #pragma unroll
         for (int i = 0; i < 2; i++)
-            weights[i] =
-                load_operand(d.gate, expert + i * 8 + lane / 4, r.experts, at, w.hidden);
+            weights[i] = load_operand(d.gate, expert + i * 8 + lane / 4, r.experts, at, w.hidden);
         load_rows(d, 0, r.rows, at, w.hidden, &even);
 #pragma unroll 1
         for (int row = 0; row < r.rows; row += 2 * SINGLE_ROWS) {

@@ -138,7 +138,8 @@ __device__ static inline void multiply_tiles(const struct tile_problem &p, uint4
         clear_sums(all);
 #pragma unroll 1
         for (int i = 0; i < TILE_STAGES - 1; i++) {
-            if (i < steps) load_stage(p, stages + i * TILE_STAGE, row, expert, from + i * TILE_WIDTH);
+            if (i < steps)
+                load_stage(p, stages + i * TILE_STAGE, row, expert, from + i * TILE_WIDTH);
             close_copies();
         }
 #pragma unroll 1
