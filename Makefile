@@ -182,11 +182,13 @@ $(BUILD)/moeref-gpu: $(BUILD)/tests/moeref-gpu $(GPU_MODE)
 	cp $< $@
 endif
 
-## demo: routes the four shipped cases and prints their tables
+## demo: routes the four shipped cases and prints their tables; replays an H200's router GEMMs
 demo: all
 	@for c in toy glm4moe-tiny qwen3moe-tiny glm-5.3-flash; do \
 	  echo "\$$ build/moeref route cases/$$c.json"; \
 	  $(BUILD)/moeref route cases/$$c.json || exit 1; echo; done
+	@echo "\$$ build/moeref replay cases/cublas-h200.json"
+	@$(BUILD)/moeref replay cases/cublas-h200.json
 
 ## test: builds and runs all tests; closes with Check's line
 test: all $(BUILD)/tests/run $(BUILD)/tests/moeref-gpu $(BUILD)/tests/moeref-gpu-fake \

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../gpu/kernels/cublas_lines.h"
 #include "../ref/arith/tree_line.h"
 #include "../ref/io/case.h"
 #include "support/cli.h"
@@ -71,6 +72,36 @@ START_TEST(verify_replayed_lines_have_the_revealed_trees)
 }
 END_TEST
 
+/* What the kernels of gpu/kernels declare of cuBLAS is what was revealed, at these shapes and row
+ * counts and at no others. */
+START_TEST(verify_kernels_declare_the_revealed_lines)
+{
+    size_t bytes, seen = 0;
+    char *text = cli_get("data/reveal-h200/orders.tsv", &bytes);
+    struct mr_kernel_problem p = {.router = {.top_k = 1}};
+    for (char *row = strtok(text, "\n"); row; row = strtok(NULL, "\n")) {
+        unsigned n, k, rows;
+        char types[16], line[64];
+        if (sscanf(row, "%u %u %15s %u %63s", &n, &k, types, &rows, line) != 5) continue;
+        p.router.experts = (int)n;
+        p.router.hidden = (int)k;
+        p.rows = (int)rows;
+        if (!strcmp(types, "bf16-fp32")) ck_assert_str_eq(cublas_line(&p), line);
+        if (!strcmp(types, "fp32")) ck_assert_str_eq(cublas_line_fp32(&p), line);
+        if (!strcmp(types, "bf16-bf16"))
+            ck_assert_str_eq(cublas_line_bf16(&p), k == 7168 ? "" : cublas_line(&p));
+        seen++;
+    }
+    ck_assert_uint_eq(seen, 3 * CUBLAS_SEEN);
+    p.rows = 3;
+    ck_assert_str_eq(cublas_line(&p), "");
+    p.rows = 1;
+    p.router.hidden = 7160;
+    ck_assert_str_eq(cublas_line_fp32(&p), "");
+    free(text);
+}
+END_TEST
+
 static long long checked;
 
 /* Replays one phase, or all (NULL): no mismatch. */
@@ -116,6 +147,7 @@ Suite *suite_cublas_h200(void)
     tcase_set_timeout(t, 120);
     tcase_add_checked_fixture(t, cli_start, cli_stop);
     tcase_add_test(t, verify_replayed_lines_have_the_revealed_trees);
+    tcase_add_test(t, verify_kernels_declare_the_revealed_lines);
     tcase_add_test(t, validate_logits_at_all_row_counts);
     suite_add_tcase(s, t);
     return s;

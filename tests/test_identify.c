@@ -60,7 +60,8 @@ static const struct recording {
     {"m512", "hopper-bf16", 1, false},            {"m1024", "hopper-bf16/runs:2x64", 1, true},
     {"m2048", "hopper-bf16", 1, false},           {"m4096", "hopper-bf16", 1, false},
     {"m8192", "hopper-bf16", 1, false},            {"fp32_in_m1", "fma/deal:32:halves", 1, true},
-    {"fp32_in_m96", "fma/deal:16x8", 1, true},    {"bf16_out_m512", "hopper-bf16+bf16-logits", 0, true},
+    {"fp32_in_m96", "fma/deal:16x8", 1, true},
+    {"bf16_out_m512", "hopper-bf16+bf16-logits", 0, true},
     {"bf16_out_m1", "hopper-bf16+bf16-logits", 0, false}};
 enum { RECORDINGS = sizeof recordings / sizeof *recordings };
 

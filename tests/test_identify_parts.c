@@ -1,5 +1,5 @@
-/* The parts of identify: that frames of one layout are one, that a frame is laid out as its shape is,
- * that vectors sum as the reference does, and that no sum errs beyond its reach. */
+/* The parts of identify: that frames of one layout are one, that a frame is laid out as its shape
+ * is, that vectors sum as the reference does, and that no sum errs beyond its reach. */
 #include <check.h>
 #include <math.h>
 #include <stdlib.h>
@@ -115,8 +115,8 @@ static void hard_numbers(uint64_t *seed, int kind, float *v, size_t n)
     }
 }
 
-/* Steps of vectors against the integer reference, wherever they say that they are sure; and on usual
- * numbers they are. */
+/* Steps of vectors against the integer reference, wherever they say that they are sure; and on
+ * usual numbers they are. */
 START_TEST(corroborate_steps_with_the_reference)
 {
     enum { W = MR_IDENTIFY_WIDTH, K = 256 };

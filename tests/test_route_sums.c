@@ -181,6 +181,7 @@ START_TEST(reject_operands)
     struct mr_route_options o = {.threads = 1, .arith = &a, .arith_count = 1};
     ck_assert_int_eq(routed_try(&p->layer, &o, &got, &err), MR_ERR_VALUE);
     ck_assert_msg(strstr(err.text, "bf16") != NULL, "%s", err.text);
+    answers_free(&got);
     problem_free(p);
 }
 END_TEST

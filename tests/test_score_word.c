@@ -195,6 +195,7 @@ START_TEST(verify_route_takes_the_word)
     p->layer.bias = NULL;
     p->router.bias = false;
     ck_assert_int_eq(routed_try(&p->layer, &o, &got, &err), MR_ERR_USAGE);
+    answers_free(&got);
     problem_free(p);
 }
 END_TEST

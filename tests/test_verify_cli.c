@@ -99,7 +99,7 @@ START_TEST(verify_json_keys)
     cli("verify", cli_at("case.json"), "--observed", cli_at("o.st"), "--json", "-");
     ck_assert_int_eq(cli_last.status, 1);
     json_t *doc = cli_json(), *o;
-    cli_keys(doc, "moeref command case arith profile strict layers total verdicts worst "
+    cli_keys(doc, "moeref command case arith sources profile strict layers total verdicts worst "
                   "worst_omitted experts power");
     cli_keys(json_object_get(doc, "verdicts"), VERDICTS);
     cli_keys(json_object_get(doc, "total"), TALLY);
@@ -114,6 +114,84 @@ START_TEST(verify_json_keys)
     ck_assert_str_eq(json_string_value(json_object_get(o, "cause")), "duplicate");
     ck_assert_uint_eq(json_array_size(json_object_get(o, "observed")), CLI_TOP_K);
     json_decref(doc);
+}
+END_TEST
+
+/* A file of ids and weights that says what made it; NULL: it does not. */
+static void put_saying(const char *name, const char *arithmetic)
+{
+    const uint64_t shape[2] = {CLI_TOKENS, CLI_TOP_K};
+    struct mr_writer *w;
+    struct mr_error err;
+    size_t index[2];
+    ck_assert_int_eq(mr_writer_new(cli_at(name), &w, &err), MR_OK);
+    if (arithmetic)
+        ck_assert_int_eq(mr_writer_metadata(w, "arithmetic", arithmetic, &err), MR_OK);
+    mr_writer_declare(w, MLP "topk_ids", MR_I32, 2, shape, &index[0], &err);
+    mr_writer_declare(w, MLP "topk_weights", MR_F64, 2, shape, &index[1], &err);
+    ck_assert_int_eq(mr_writer_begin(w, &err), MR_OK);
+    mr_writer_put(w, index[0], 0, ids, sizeof ids, &err);
+    mr_writer_put(w, index[1], 0, weights, sizeof weights, &err);
+    ck_assert_int_eq(mr_writer_finish(w, &err), MR_OK);
+}
+
+static const char *said(const json_t *doc, size_t i)
+{
+    const json_t *source = json_array_get(json_object_get(doc, "sources"), i);
+    cli_keys(source, "source arith");
+    return json_string_value(json_object_get(source, "arith"));
+}
+
+/* Weights rounded to bf16 are wrong, but in a file that says that they are; --arith comes before
+ * what files say, and that before the case. */
+START_TEST(verify_what_files_say)
+{
+    const char *files[] = {"bf16.st", "fp32.st", "empty.st", "silent.st"};
+    const char *say[] = {"bf16-weights", "fp32", "", NULL};
+    const char *c = cli_at("says.json");
+    cli_put_json("says.json", "{" CLI_HEAD CLI_WEIGHTS "'capture':['hidden.st'],"
+                              "'arith':'bf16-weights','router':{" CLI_ROUTER "}}");
+    for (size_t i = 0; i < CLI_TOKENS * CLI_TOP_K; i++) {
+        uint32_t bits;
+        float w = (float)weights[i];
+        memcpy(&bits, &w, 4);
+        bits = (bits + 0x8000) & 0xffff0000u;
+        memcpy(&w, &bits, 4);
+        weights[i] = w;
+    }
+    for (int i = 0; i < 4; i++) put_saying(files[i], say[i]);
+    cli("verify", c, "--observed", cli_at("bf16.st"), "--strict", "-q");
+    cli_fine();
+    cli("verify", c, "--observed", cli_at("silent.st"));
+    cli_fine();
+    ck_assert(strstr(cli_last.out, "rounding: bf16-weights, sums"));
+    cli("verify", c, "--observed", cli_at("empty.st"));
+    ck_assert_int_eq(cli_last.status, 1);
+    ck_assert(strstr(cli_last.out, "rounding: fp32 (nothing is declared), as the file says, sums"));
+    cli("verify", c, "--observed", cli_at("bf16.st"), "--arith", "fp32", "-q");
+    ck_assert_int_eq(cli_last.status, 1);
+    cli("verify", cli_at("case.json"), "--observed", cli_at("silent.st"), "-q");
+    ck_assert_int_eq(cli_last.status, 1);
+    /* All at once, each as it says. */
+    cli("verify", c, "--observed", cli_at(files[0]), "--observed", cli_at(files[1]), "--observed",
+        cli_at(files[2]), "--observed", cli_at(files[3]), "--json", "-");
+    ck_assert_int_eq(cli_last.status, 1);
+    json_t *doc = cli_json(), *layers = json_object_get(doc, "layers");
+    for (size_t i = 0; i < 4; i++)
+        ck_assert_int_eq(verdict(json_array_get(layers, i), "wrong") > 0, i == 1 || i == 2);
+    ck_assert_str_eq(json_string_value(json_object_get(doc, "arith")), "of each file its own");
+    ck_assert(strstr(said(doc, 0), "bf16-weights, as the file says, "));
+    ck_assert(strstr(said(doc, 1), "fp32, as the file says, "));
+    ck_assert(strstr(said(doc, 3), "bf16-weights, sums"));
+    json_decref(doc);
+    cli("verify", c, "--observed", cli_at(files[0]), "--observed", cli_at(files[1]), "-v");
+    ck_assert(strstr(cli_last.out, "fp32.st\n    fp32, as the file says, sums"));
+    put_saying("bad.st", "fp33");
+    cli_remember();
+    cli("verify", c, "--observed", cli_at("bad.st"));
+    cli_refused(3, cli_at("bad.st"), "its metadata key \"arithmetic\"");
+    cli("verify", c, "--observed", cli_at("bad.st"), "--arith", "bf16-weights", "-q");
+    cli_fine();
 }
 END_TEST
 
@@ -321,6 +399,7 @@ Suite *suite_verify_cli(void)
     tcase_add_loop_test(c, validate_captures, 0, 2);
     tcase_add_test(c, validate_undeclared);
     tcase_add_test(c, verify_json_keys);
+    tcase_add_test(c, verify_what_files_say);
     tcase_add_test(c, verify_wrong);
     tcase_add_test(c, verify_ci_outputs);
     tcase_add_test(c, verify_same_bytes);

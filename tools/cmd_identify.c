@@ -5,7 +5,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../ref/io/report.h"
 #include "commands.h"
 #include "common.h"
 #include "identify_run.h"
@@ -113,7 +112,8 @@ static void check_arguments(int argc, char **argv, struct arguments *a)
                "missing", !f->gate ? "--gate" : !f->hidden ? "--hidden" : "--logits");
     if (plain && (a->options.capture || a->request.layers))
         die(2, "identify: %s belongs to a CASE", a->options.capture ? "--capture" : "--layers");
-    if (!plain && f->gate_bias) die(2, "identify: --gate-bias belongs to plain files, not to a CASE");
+    if (!plain && f->gate_bias)
+        die(2, "identify: --gate-bias belongs to plain files, not to a CASE");
     if (!plain && f->layer >= 0) {
         if (a->request.layers) die(2, "identify: --layer and --layers exclude each other");
         snprintf(a->one_layer, sizeof a->one_layer, "%d", f->layer);
@@ -130,14 +130,19 @@ static void check_case(const struct arguments *a)
         die(2, "identify: --capture: %s captures nothing", mr_case_name(a->request.c));
 }
 
-static void write_json(const struct identify_report *report, const char *path)
+struct outputs {
+    const struct arguments *arguments;
+    struct identify_json json;
+    bool table, begun;
+};
+
+static void put(void *context, const struct recording *r)
 {
-    struct mr_error err = {{0}};
-    json_t *doc = identify_json(report);
-    if (!doc) die(4, "out of memory");
-    enum mr_status status = mr_json_write(doc, path, &err);
-    json_decref(doc);
-    if (status) die_of(status, &err);
+    struct outputs *out = context;
+    if (out->arguments->json) identify_json_add(&out->json, r);
+    if (out->table && !out->begun) print_identify_head(out->arguments->request.c);
+    if (out->table) print_recording(r, out->arguments->verbose);
+    out->begun = true;
 }
 
 int cmd_identify(int argc, char **argv)
@@ -151,13 +156,14 @@ int cmd_identify(int argc, char **argv)
                                         : mr_case_from_files(&a.files, &a.request.c, &err);
     if (status) die_of(status, &err);
     check_case(&a);
+    struct outputs out = {.arguments = &a};
     struct identify_report report;
-    identify_all(&a.request, &report);
-    if (a.json) write_json(&report, a.json);
-    if (!a.quiet && !(a.json && !strcmp(a.json, "-")))
-        print_identify(a.request.c, &report, a.verbose);
-    bool failed = report.unidentified != 0;
-    identify_free(&report);
+    out.table = !a.quiet && !(a.json && !strcmp(a.json, "-"));
+    identify_check(&a.request);
+    if (a.json) identify_json_begin(&out.json);
+    identify_all(&a.request, put, &out, &report);
+    if (out.table) print_identify_end(&report);
+    if (a.json) identify_json_end(&out.json, &report, a.json);
     mr_case_free(a.request.c);
-    return failed;
+    return report.unidentified != 0;
 }

@@ -27,9 +27,11 @@ const char help_verify[] =
     "  --observed F      safetensors with PHASE.model.layers.N.mlp.topk_ids, topk_weights,\n"
     "                    gate.logits, gate.token_index (any subset); repeatable. Default: the\n"
     "                    case's own capture. Without ids the logits are judged, which is slow\n"
-    "  --arith A         what may round (bf16-logits+bf16-weights, see 'moeref help route');\n"
-    "                    default: the case's, else fp32. How sums are made is not declared: the\n"
-    "                    larger radius of any fp32 order and a tensor-core chain\n"
+    "  --arith A         what may round (bf16-logits+bf16-weights, see 'moeref help route'), of all\n"
+    "                    files. Default: what a file says of itself, in its metadata key\n"
+    "                    'arithmetic' (empty: nothing is declared); without the key the case's,\n"
+    "                    else fp32. Where no sum is declared: the larger radius of any fp32 order\n"
+    "                    and a tensor-core chain\n"
     "  --profile P       an engine's promises: is the order of the ids one? (default: the case's,\n"
     "                    else none, and any order is right)\n"
     "  --num-token-non-padded N  rows from N on are padding: their ids must be -1\n"
@@ -190,7 +192,7 @@ static void check_case(struct arguments *a)
         die(2, "verify: --seed: %s generates nothing", mr_case_name(c));
     if (a->options.capture && (made || json_object_get(doc, "inline")))
         die(2, "verify: --capture: %s captures nothing", mr_case_name(c));
-    if (!a->request.arith) a->request.arith = mr_case_arith(c);
+    a->request.case_arith = mr_case_arith(c);
     if (!a->request.profile) a->request.profile = mr_case_profile(c);
     if (a->request.profile)
         a->request.ordered = profile_promises_order(a->request.profile, mr_case_router(c));

@@ -108,27 +108,28 @@ static void print_found(const struct recording *r, bool verbose)
     }
 }
 
-void print_identify(const struct mr_case *c, const struct identify_report *report, bool verbose)
+void print_identify_head(const struct mr_case *c)
 {
-    uint64_t searched = 0;
-    bool unverified = false;
-    printf("%s\n", report->case_name);
+    printf("%s\n", mr_case_name(c));
     if (*mr_case_about(c)) puts(mr_case_about(c));
     printf("%-18s %6s %7s %6s %9s  %s\n", "recording", "rows", "experts", "terms", "checked",
            "arithmetic: every line that gives all bits");
-    for (size_t i = 0; i < report->count; i++) {
-        const struct recording *r = &report->recording[i];
-        printf("%-18s %6zu %7zu %6zu %9llu  ", r->name, r->rows, r->experts, r->terms,
-               (ull)r->found.checked);
-        print_found(r, verbose);
-        if (r->found.not_finite && r->found.checked)
-            printf("    %llu logits are NaN or Inf, and were left out\n",
-                   (ull)r->found.not_finite);
-        if (r->found.searched > searched) searched = r->found.searched;
-        unverified |= r->found.unverified;
-    }
+}
+
+void print_recording(const struct recording *r, bool verbose)
+{
+    printf("%-18s %6zu %7zu %6zu %9llu  ", r->name, r->rows, r->experts, r->terms,
+           (ull)r->found.checked);
+    print_found(r, verbose);
+    if (r->found.not_finite && r->found.checked)
+        printf("    %llu logits are NaN or Inf, and were left out\n", (ull)r->found.not_finite);
+    fflush(stdout);
+}
+
+void print_identify_end(const struct identify_report *report)
+{
     printf("%zu of %zu identified, among at most %llu lines each\n",
-           report->count - report->unidentified, report->count, (ull)searched);
-    if (unverified)
-        puts("unverified: no hardware results here confirm the instruction of some line");
+           report->count - report->unidentified, report->count, (ull)report->searched);
+    if (report->unverified)
+        puts("unverified: no hardware results here confirm the instruction of such a line");
 }

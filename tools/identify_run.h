@@ -2,6 +2,8 @@
 #ifndef MOEREF_TOOLS_IDENTIFY_RUN_H
 #define MOEREF_TOOLS_IDENTIFY_RUN_H
 
+#include <stdio.h>
+
 #include "../ref/arith/identify.h"
 #include "../ref/io/case.h"
 
@@ -23,18 +25,35 @@ struct recording {
 
 struct identify_report {
     const char *case_name;
-    struct recording *recording;
     size_t count, unidentified;
+    uint64_t searched; /* most lines of any recording */
+    bool unverified;
 };
 
 /* Whether a line, or everything, fits. */
 bool recording_identified(const struct recording *r);
 
-/* Dies on failure. */
-void identify_all(const struct identify_request *request, struct identify_report *out);
-void identify_free(struct identify_report *report);
+/* Dies unless the case has what is asked for. */
+void identify_check(const struct identify_request *request);
+/* Calls `each` for every recording as it is done, and keeps none: hundreds of thousands of lines
+ * may fit one. Dies on failure. */
+void identify_all(const struct identify_request *request,
+                  void (*each)(void *context, const struct recording *r), void *context,
+                  struct identify_report *out);
 
-json_t *identify_json(const struct identify_report *report);
-void print_identify(const struct mr_case *c, const struct identify_report *report, bool verbose);
+void print_identify_head(const struct mr_case *c);
+void print_recording(const struct recording *r, bool verbose);
+void print_identify_end(const struct identify_report *report);
+
+/* The JSON document, spooled a recording at a time and put in its place at the end. */
+struct identify_json {
+    FILE *spool;
+    size_t count;
+};
+void identify_json_begin(struct identify_json *json);
+void identify_json_add(struct identify_json *json, const struct recording *r);
+/* To a file, which is renamed into place, or standard output ("-"). */
+void identify_json_end(struct identify_json *json, const struct identify_report *report,
+                       const char *path);
 
 #endif

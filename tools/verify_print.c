@@ -24,8 +24,10 @@ static void print_head(const struct mr_case *c, const struct mr_verify_report *r
     if (*mr_case_about(c)) puts(mr_case_about(c));
     printf("rounding: %s\n", r->arith);
     if (r->profile) printf("profile: %s\n", r->profile);
-    for (size_t i = 0; i < r->source_count && r->source_count > 1; i++)
+    for (size_t i = 0; i < r->source_count && r->source_count > 1; i++) {
         printf("[%zu] %s\n", i + 1, r->source[i]);
+        if (strcmp(r->source_arith[i], r->arith)) printf("    %s\n", r->source_arith[i]);
+    }
 }
 
 /* Exact, rounding and wrong always; the others where there are any. */

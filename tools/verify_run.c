@@ -17,6 +17,8 @@ struct state {
     bool *seen;                   /* [sources] anything found so far */
     struct mr_verify_options options;
     struct mr_verify_result result; /* of the layer at hand */
+    const char **line;            /* [sources] what each declares; NULL: nothing */
+    struct mr_error_model *model; /* [sources] */
     struct mr_error_model *power;
     size_t order;
     struct mr_error err;
@@ -27,29 +29,57 @@ static void check_call(struct state *s, enum mr_status status)
     if (status) die_of(status, &s->err);
 }
 
-/* The report names what made the radius. */
-static void describe_arith(struct state *s, bool given, bool sum)
+/* What source i declares, NULL for nothing, and who says so. A file that says of itself what made it
+ * is right about that; the case's line is about the case's own capture. */
+static const char *line_of(const struct state *s, size_t i, const char **said)
 {
     const struct verify_request *q = s->request;
+    const char *own = q->observed_count ? mr_safetensors_metadata(s->file[i], "arithmetic") : NULL;
+    *said = "";
+    if (q->arith || !own) return q->arith ? q->arith : q->case_arith;
+    *said = ", as the file says";
+    return *own ? own : NULL;
+}
+
+/* The report names what made the radius. */
+static char *describe(const char *line, const char *said, bool given, bool sum)
+{
     char *text = need(512, 1);
-    snprintf(text, 512, "%.200s%s, %s", q->arith ? q->arith : "fp32",
-             q->arith ? "" : " (nothing is declared)",
+    snprintf(text, 512, "%.200s%s%s, %s", line ? line : "fp32",
+             line ? "" : " (nothing is declared)", said,
              given ? "logits as given"
              : sum ? "summed so"
                    : "sums in fp32 in any order or in a tensor-core chain, whichever errs more");
-    s->report->arith = text;
+    return text;
 }
 
-static void set_model(struct state *s, bool given)
+static void set_models(struct state *s, bool given)
 {
     const struct verify_request *q = s->request;
-    struct mr_arith declared = {0};
-    if (q->arith) check_call(s, mr_arith_parse(q->arith, &declared, &s->err));
+    size_t n = s->report->source_count;
+    const char **text = need(n, sizeof *text);
+    bool same = true;
+    s->line = need(n, sizeof *s->line);
+    s->model = need(n, sizeof *s->model);
+    for (size_t i = 0; i < n; i++) {
+        struct mr_arith declared = {0};
+        const char *said;
+        s->line[i] = line_of(s, i, &said);
+        enum mr_status status = s->line[i] ? mr_arith_parse(s->line[i], &declared, &s->err) : MR_OK;
+        if (status && *said)
+            die(3, "%s: its metadata key \"arithmetic\": %s (--arith A would stand in its place)",
+                q->observed[i], s->err.text);
+        check_call(s, status);
+        s->model[i] = mr_error_model(s->line[i] ? &declared : NULL);
+        text[i] = describe(s->line[i], said, given, declared.sum.leaf != MR_LEAF_EXACT);
+        same &= !strcmp(text[i], text[0]);
+    }
     s->options = (struct mr_verify_options){.threads = q->threads,
                                             .without_blas = q->without_blas,
-                                            .model = mr_error_model(q->arith ? &declared : NULL),
+                                            .models = s->model,
                                             .ordered = q->ordered};
-    describe_arith(s, given, declared.sum.leaf != MR_LEAF_EXACT);
+    s->report->arith = same ? text[0] : "of each file its own";
+    s->report->source_arith = text;
 }
 
 /* Arithmetics whose power is told; those of the bias only if there is one. */
@@ -60,23 +90,25 @@ static void set_power(struct state *s)
     enum { USUAL = sizeof usual / sizeof *usual };
     struct mr_verify_report *r = s->report;
     if (!s->request->power) return;
-    const char *lines[USUAL + 1];
+    const char **lines = need(USUAL + r->source_count, sizeof *lines);
     size_t n = 0;
-    bool listed = !s->request->arith;
-    for (size_t i = 0; i < USUAL; i++) {
-        if (strstr(usual[i], "bias") && !s->router->bias) continue;
-        if (s->request->arith && !strcmp(s->request->arith, usual[i])) listed = true;
-        lines[n++] = usual[i];
+    for (size_t i = 0; i < USUAL; i++)
+        if (!strstr(usual[i], "bias") || s->router->bias) lines[n++] = usual[i];
+    for (size_t i = 0; i < r->source_count; i++) {
+        bool listed = !s->line[i];
+        for (size_t j = 0; j < n && !listed; j++) listed = !strcmp(lines[j], s->line[i]);
+        if (!listed) lines[n++] = s->line[i];
     }
-    if (!listed) lines[n++] = s->request->arith;
     s->power = need(n, sizeof *s->power);
     r->power = need(n, sizeof *r->power);
     for (size_t i = 0; i < n; i++) {
         struct mr_arith a;
         check_call(s, mr_arith_parse(lines[i], &a, &s->err));
         s->power[i] = mr_error_model(&a);
-        r->power[i].arith = lines[i];
+        r->power[i].arith = strdup(lines[i]);
+        if (!r->power[i].arith) die(4, "out of memory");
     }
+    free(lines);
     r->power_count = s->options.power_count = n;
     s->options.power = s->power;
     s->result.power = need(n, sizeof *s->result.power);
@@ -208,7 +240,7 @@ void verify_all(const struct verify_request *q, struct mr_verify_report *r)
                                    .top_k = s.router->top_k};
     experts = (size_t)r->experts;
     open_sources(&s);
-    set_model(&s, q->from_logits || mr_case_from_logits(q->c));
+    set_models(&s, q->from_logits || mr_case_from_logits(q->c));
     set_power(&s);
     r->row = need(phases * layers * r->source_count, sizeof *r->row);
     r->layer = need(layers, sizeof *r->layer);
@@ -235,6 +267,8 @@ void verify_all(const struct verify_request *q, struct mr_verify_report *r)
     free(s.file);
     free(s.observed);
     free(s.seen);
+    free(s.line);
+    free(s.model);
     free(s.power);
     free(s.result.tally);
     free(s.result.gained);
@@ -251,7 +285,9 @@ void verify_free(struct mr_verify_report *r)
     mr_findings_free(&r->worst);
     free(r->layer);
     free(r->row);
+    for (size_t i = 0; i < r->power_count; i++) free((void *)r->power[i].arith);
+    for (size_t i = 0; i < r->source_count; i++) free((void *)r->source_arith[i]);
+    free((void *)r->source_arith);
     free(r->power);
-    free((void *)r->arith);
     free((void *)r->source);
 }

@@ -12,7 +12,8 @@ struct verify_request {
     size_t observed_count;
     bool from_logits, strict, ordered, without_blas, progress;
     const char *profile;         /* for the report; NULL: none */
-    const char *arith;           /* --arith, or the case's, or NULL */
+    const char *arith;           /* --arith, which is of all sources; or NULL: a file's own, or */
+    const char *case_arith;      /* the case's, or NULL */
     bool power;                  /* count the power to detect of the usual arithmetics */
     uint64_t non_padded;         /* rows from here on are padding; UINT64_MAX: not said */
     int threads;

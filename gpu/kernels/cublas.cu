@@ -7,9 +7,9 @@
  *
  * Rows: any. Launches: the GEMM's one or two, then score, add bias, top-k, gather, sum, add guard,
  * divide (steps.cuh); a gate's own bias is one more.
- * Arithmetic lines: cublas, where it was measured: library.cuh; cublas_bf16: bf16-logits;
- * cublas_pinned: hopper-bf16, one chain of 16-term steps over ascending positions, which does not
- * depend on the rows: batch-invariant. */
+ * Arithmetic lines: cublas, cublas_bf16: where it was measured, cublas_lines.h; cublas_pinned:
+ * hopper-bf16, one chain of 16-term steps over ascending positions, which does not depend on the
+ * rows: batch-invariant. */
 #ifndef MR_SIMT
 
 #include "library.cuh"
@@ -34,9 +34,10 @@ static void line(const struct mr_kernel_problem *p, char *out, size_t size)
 {
     snprintf(out, size, "%s", cublas_line(p));
 }
-static void line_bf16(const struct mr_kernel_problem *, char *out, size_t size)
+static void line_bf16(const struct mr_kernel_problem *p, char *out, size_t size)
 {
-    snprintf(out, size, "bf16-logits");
+    const char *sum = cublas_line_bf16(p);
+    snprintf(out, size, "%s%sbf16-logits", sum, *sum ? "+" : "");
 }
 
 static int sizes(const struct mr_kernel_problem *p, struct mr_kernel_sizes *out,

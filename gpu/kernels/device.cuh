@@ -40,6 +40,14 @@ __device__ static inline uint32_t warp_min(uint32_t x)
 {
     return __reduce_min_sync(ALL_LANES, x);
 }
+__device__ static inline uint32_t warp_ballot(bool x)
+{
+    return __ballot_sync(ALL_LANES, x);
+}
+__device__ static inline void sync_warp(void)
+{
+    __syncwarp();
+}
 __device__ static inline int warp_prefix(int x) /* inclusive sum over the lanes up to this one */
 {
     for (int d = 1; d < 32; d *= 2) {
@@ -51,6 +59,28 @@ __device__ static inline int warp_prefix(int x) /* inclusive sum over the lanes 
 __device__ static inline void sync_block(void)
 {
     __syncthreads();
+}
+/* Of a cluster. */
+__device__ static inline void cluster_arrive(void)
+{
+    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+}
+__device__ static inline void cluster_wait(void)
+{
+    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+/* Shared memory of a cluster's blocks, one T each; NAME points to this block's. */
+#define COMMA ,
+#define CLUSTER_SHARED(T, NAME)                                                                    \
+    __shared__ T NAME##_of_block;                                                                  \
+    T *NAME = &NAME##_of_block
+/* Stores where block `rank` of the cluster has what `here` is in this one. */
+template <typename T>
+__device__ static inline void store_in_block(float *here, T *, int rank, float value)
+{
+    uint32_t at = (uint32_t)__cvta_generic_to_shared(here), there;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(at), "r"(rank));
+    asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(there), "f"(value) : "memory");
 }
 __device__ static inline void wait_for_producers(void)
 {
@@ -150,6 +180,29 @@ __device__ static inline void mma_bf16(float (&c)[4], const uint32_t (&a)[4],
 __device__ static inline float sigmoid_score(float x)
 {
     return 1.0f / (1.0f + expf(-x));
+}
+/* sigmoid_score of each. A division to nearest has one result; where neither operand nor result
+ * is extreme, nvcc makes it of these four operations, and a branch about each keeps them apart. Here
+ * the V of them go side by side. Numbers from 2^126 up (x below -87), Inf and NaN go its way. */
+template <int V> __device__ static inline void sigmoid_scores(float (&x)[V])
+{
+    bool extreme = false;
+#pragma unroll
+    for (int i = 0; i < V; i++) {
+        x[i] = 1.0f + expf(-x[i]);
+        extreme = extreme || !(x[i] < 0x1p126f);
+    }
+    if (extreme) {
+#pragma unroll
+        for (int i = 0; i < V; i++) x[i] = 1.0f / x[i];
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < V; i++) {
+        float about;
+        asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(about) : "f"(x[i]));
+        x[i] = fmaf(about, -fmaf(about, x[i], -1.0f), about);
+    }
 }
 __device__ static inline float sqrt_softplus_score(float x)
 {

@@ -3,9 +3,9 @@
  *   fused_topk        fp32 logits
  *   fused_topk_bf16   bf16 logits (the row is read as it is; all else is binary32)
  *
- * Rows: any. Launches: 1. Scores (sigmoid, softmax, sqrt-softplus), groups, ranking by logit, k
- * rounds of argmax over the warp, lowest id among equals, renormalised and scaled: select.cuh has
- * every step. Scores and keys stay in registers. A row's bits depend on the row alone.
+ * Rows: any. Launches: 1. Scores (sigmoid, softmax, sqrt-softplus), groups, ranking by logit, the k
+ * largest keys, lowest id among equals, renormalised and scaled: select.cuh has every step,
+ * select_quick.cuh the way to the k largest. Scores and keys stay in registers. A row's bits depend on the row alone.
  * Arithmetic line: fp32; bf16-logits. */
 #include "fused_topk.cuh"
 
@@ -22,7 +22,7 @@ template <typename T>
 static int launch(void *, const struct mr_kernel_problem *p, const struct mr_kernel_buffers *b,
                   void *stream, struct mr_kernel_why why)
 {
-    return launch_fused_topk<T>(p, b, (const T *)b->given, false, false, stream, why);
+    return launch_fused_topk<T>(p, b, (const T *)b->given, false, stream, why);
 }
 
 #define FUSED_TOPK(NAME, ABOUT, TYPE, T, LINE)                                                     \

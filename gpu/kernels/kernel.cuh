@@ -19,32 +19,55 @@ static inline const char *cudaGetErrorString(cudaError_t)
     return "no error";
 }
 template <typename... P, typename... A>
-static cudaError_t launch_grid(bool, void *, dim3 blocks, int threads, void (*kernel)(P...),
-                               A... args)
+static cudaError_t launch_clusters(int cluster, void *, dim3 blocks, int threads,
+                                   void (*kernel)(P...), A... args)
 {
     auto body = [&]() { kernel(P(args)...); };
     mr_simt_run(
-        blocks, threads, [](void *f) { (*(decltype(body) *)f)(); }, &body);
+        blocks, threads, cluster, [](void *f) { (*(decltype(body) *)f)(); }, &body);
     return cudaSuccess;
+}
+template <typename... P, typename... A>
+static cudaError_t launch_grid(bool, void *stream, dim3 blocks, int threads, void (*kernel)(P...),
+                               A... args)
+{
+    return launch_clusters(1, stream, blocks, threads, kernel, args...);
 }
 #else
 #define MR_KERNEL_WHERE       MR_MEMORY_DEVICE
 #define MR_KERNEL_ADD(kernel) MR_KERNEL_BUILTIN(kernel)
+template <typename... P, typename... A>
+static cudaError_t launch_with(cudaLaunchAttribute *attribute, void *stream, dim3 blocks,
+                               int threads, void (*kernel)(P...), A... args)
+{
+    cudaLaunchConfig_t config = {};
+    config.gridDim = blocks;
+    config.blockDim = dim3((unsigned)threads);
+    config.stream = (cudaStream_t)stream;
+    config.attrs = attribute;
+    config.numAttrs = attribute ? 1 : 0;
+    return cudaLaunchKernelEx(&config, kernel, P(args)...);
+}
 /* dependent: the kernel may start before the one ahead of it in the stream has ended. */
 template <typename... P, typename... A>
 static cudaError_t launch_grid(bool dependent, void *stream, dim3 blocks, int threads,
                                void (*kernel)(P...), A... args)
 {
-    cudaLaunchConfig_t config = {};
     cudaLaunchAttribute attribute = {};
-    config.gridDim = blocks;
-    config.blockDim = dim3((unsigned)threads);
-    config.stream = (cudaStream_t)stream;
     attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attribute.val.programmaticStreamSerializationAllowed = 1;
-    config.attrs = &attribute;
-    config.numAttrs = dependent ? 1 : 0;
-    return cudaLaunchKernelEx(&config, kernel, P(args)...);
+    return launch_with(dependent ? &attribute : nullptr, stream, blocks, threads, kernel, args...);
+}
+/* Never dependent. */
+template <typename... P, typename... A>
+static cudaError_t launch_clusters(int cluster, void *stream, dim3 blocks, int threads,
+                                   void (*kernel)(P...), A... args)
+{
+    cudaLaunchAttribute attribute = {};
+    attribute.id = cudaLaunchAttributeClusterDimension;
+    attribute.val.clusterDim.x = (unsigned)cluster;
+    attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
+    return launch_with(&attribute, stream, blocks, threads, kernel, args...);
 }
 #endif
 

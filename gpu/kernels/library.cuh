@@ -7,6 +7,7 @@
 #include <cublas_v2.h>
 #include <dlfcn.h>
 
+#include "cublas_lines.h"
 #include "kernel.cuh"
 
 static inline void *open_library(const char *name, struct mr_kernel_why why)
@@ -118,29 +119,6 @@ static inline int cublas_router_fp32(struct cublas *c, const struct mr_kernel_pr
     return cublas_status(c->sgemm(c->handle, CUBLAS_OP_T, CUBLAS_OP_N, experts, p->rows, k, &one,
                                   gate, k, hidden, k, &zero, logits, experts),
                          "cublasSgemm", why);
-}
-
-/* What an H200 was seen to compute (cuBLAS of CUDA 13.0, 288 experts, hidden 4096). Which algorithm
- * cuBLAS takes depends on all of the shape, so nothing is said of others. */
-static inline const char *cublas_line(const struct mr_kernel_problem *p)
-{
-    if (p->router.experts != 288 || p->router.hidden != 4096) return "";
-    switch (p->rows) {
-    case 1:
-    case 6:
-    case 16:
-    case 17:
-    case 32:
-    case 64:
-    case 96:
-    case 256: return "hopper-bf16/runs:3x64";
-    case 1024: return "hopper-bf16/runs:2x64";
-    case 512:
-    case 2048:
-    case 4096:
-    case 8192: return "hopper-bf16";
-    default: return "";
-    }
 }
 
 #endif

@@ -6,8 +6,7 @@
  *
  * Rows: any. Launches: 9 for a sigmoid or sqrt-softplus router with bias and norm_topk_prob whose
  * GEMM is one kernel (split GEMMs add one that adds up); steps.cuh says what others leave out.
- * Arithmetic line, where cuBLAS's was measured on an H200: tiles of 8 positions dealt to slices, or
- * one gemv for a single row. */
+ * Arithmetic line: where cuBLAS's was measured on an H200, cublas_lines.h. */
 #ifndef MR_SIMT
 
 #include <cuda_bf16.h>
@@ -36,19 +35,7 @@ static int cast(const void *in, int type, size_t n, float *out, void *stream,
 
 static void line(const struct mr_kernel_problem *p, char *out, size_t size)
 {
-    static const struct {
-        int rows, experts, hidden;
-        const char *line;
-    } seen[] = {
-        {1, 288, 4096, "fma/deal:32:halves"}, {16, 288, 4096, "fma/deal:32x8"},
-        {96, 288, 4096, "fma/deal:16x8"},     {1024, 288, 4096, "fma/deal:6x8"},
-        {1, 128, 512, "fma/even:32:halves"},  {16, 128, 512, "fma/deal:64x8"},
-        {1024, 128, 512, "fma/deal:4x8"},
-    };
-    out[0] = 0;
-    for (const auto &s : seen)
-        if (p->rows == s.rows && p->router.experts == s.experts && p->router.hidden == s.hidden)
-            snprintf(out, size, "%s", s.line);
+    snprintf(out, size, "%s", cublas_line_fp32(p));
 }
 
 static uint64_t hidden_bytes(const struct mr_kernel_problem *p)

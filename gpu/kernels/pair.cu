@@ -2,15 +2,14 @@
  * programmatic dependent launch: the second kernel starts, and reads the biases, while the first
  * still runs, and waits for it before it reads logits.
  *
- *   pair             any rows
- *   pair_rehearsed   the same; tied by dependent launch, the second kernel rehearses
- * (fused_topk.cuh)
+ *   pair           any rows
+ *   pair_cluster   up to 16 rows, by tiny_cluster.cuh: the same bits
  *
  * Launches: 2 up to 16 rows; above, the GEMM's one or two and 1. Arithmetic line:
- * fma/deal:256x16:pairs up to 16 rows; above, what cuBLAS was measured to do (library.cuh). So a
+ * fma/deal:256x16:pairs up to 16 rows; above, what cuBLAS was measured to do (cublas_lines.h). So a
  * token's logits change at 17 rows: not batch-invariant. With a gate's own bias: up to 16 rows. */
 #include "fused_topk.cuh"
-#include "tiny_gemm.cuh"
+#include "tiny_cluster.cuh"
 #ifndef MR_SIMT
 #include "library.cuh"
 #endif
@@ -26,14 +25,21 @@ static int supports(const struct mr_kernel_problem *p, struct mr_kernel_why why)
     return 0;
 }
 
-template <bool REHEARSE>
 static int small_launch(const struct mr_kernel_problem *p, const struct mr_kernel_buffers *b,
                         void *stream, struct mr_kernel_why why)
 {
     int status = launch_tiny_gemm(p, b, TINY_ROWS, stream, why);
     if (status != MR_KERNEL_OK) return status;
-    return launch_fused_topk<float>(p, b, (const float *)b->logits, p->pdl, REHEARSE && p->pdl,
-                                    stream, why);
+    return launch_fused_topk<float>(p, b, (const float *)b->logits, p->pdl, stream, why);
+}
+
+static int launch_cluster(void *, const struct mr_kernel_problem *p,
+                          const struct mr_kernel_buffers *b, void *stream,
+                          struct mr_kernel_why why)
+{
+    int status = launch_tiny_cluster<2, PAIR_TINY>(p, b, stream, why);
+    if (status != MR_KERNEL_OK) return status;
+    return launch_fused_topk<float>(p, b, (const float *)b->logits, p->pdl, stream, why);
 }
 
 #ifdef MR_SIMT
@@ -42,13 +48,12 @@ static void line(const struct mr_kernel_problem *, char *out, size_t size)
 {
     snprintf(out, size, "%s", TINY_LINE);
 }
-template <bool REHEARSE>
 static int launch(void *, const struct mr_kernel_problem *p, const struct mr_kernel_buffers *b,
                   void *stream, struct mr_kernel_why why)
 {
-    return small_launch<REHEARSE>(p, b, stream, why);
+    return small_launch(p, b, stream, why);
 }
-#define PAIR_CALLS(LAUNCH) .launch = LAUNCH
+#define PAIR_CALLS .launch = launch
 #else
 #define PAIR_MOST          0
 static void line(const struct mr_kernel_problem *p, char *out, size_t size)
@@ -79,11 +84,10 @@ static void release(void *handle)
     cublas_close((struct cublas *)handle);
 }
 /* cuBLAS's kernels cannot be told to spin: one ahead of them does. */
-template <bool REHEARSE>
 static int launch(void *handle, const struct mr_kernel_problem *p,
                   const struct mr_kernel_buffers *b, void *stream, struct mr_kernel_why why)
 {
-    if (p->rows <= PAIR_TINY) return small_launch<REHEARSE>(p, b, stream, why);
+    if (p->rows <= PAIR_TINY) return small_launch(p, b, stream, why);
     struct cublas *c = (struct cublas *)handle;
     int status = cublas_use(c, stream, b->scratch, why);
     if (status == MR_KERNEL_OK && p->delay_ns > 0)
@@ -92,26 +96,27 @@ static int launch(void *handle, const struct mr_kernel_problem *p,
     if (status == MR_KERNEL_OK)
         status = cublas_router(c, p, b->hidden, b->gate, b->logits, CUDA_R_16BF, CUDA_R_32F, why);
     if (status != MR_KERNEL_OK) return status;
-    return launch_fused_topk<float>(p, b, (const float *)b->logits, p->pdl, REHEARSE && p->pdl,
-                                    stream, why);
+    return launch_fused_topk<float>(p, b, (const float *)b->logits, p->pdl, stream, why);
 }
-#define PAIR_CALLS(LAUNCH) .sizes = sizes, .prepare = prepare, .launch = LAUNCH, .release = release
+#define PAIR_CALLS .sizes = sizes, .prepare = prepare, .launch = launch, .release = release
 #endif
 
-#define PAIR(NAME, ABOUT, REHEARSE)                                                                \
+#define PAIR(NAME, ABOUT, MOST, ...)                                                               \
     {                                                                                              \
         .abi = MR_KERNEL_ABI, .family = "pair", .name = NAME, .summary = ABOUT,                    \
-        .memory = MR_KERNEL_WHERE, .min_rows = 1, .max_rows = PAIR_MOST,                           \
+        .memory = MR_KERNEL_WHERE, .min_rows = 1, .max_rows = MOST,                                \
         .hidden_types = MR_KERNEL_BF16, .gate_types = MR_KERNEL_BF16,                              \
         .gives = MR_GIVES_LOGITS | MR_GIVES_IDS | MR_GIVES_WEIGHTS, .logits_type = MR_KERNEL_FP32, \
         .weights_type = MR_KERNEL_FP32,                                                            \
         .promises =                                                                                \
             MR_KERNEL_DETERMINISTIC | MR_KERNEL_ORDERED | MR_KERNEL_HAS_DELAY | MR_KERNEL_HAS_PDL, \
-        .supports = supports, .arith = line, PAIR_CALLS(launch<REHEARSE>)                          \
+        .supports = supports, .arith = line, __VA_ARGS__                                           \
     }
 static const struct mr_kernel pair =
-    PAIR("pair", "tiny_gemm up to 16 rows, cuBLAS above, chained to fused_topk", false);
-static const struct mr_kernel pair_rehearsed =
-    PAIR("pair_rehearsed", "pair, whose top-k goes through its code while it waits", true);
+    PAIR("pair", "tiny_gemm up to 16 rows, cuBLAS above, chained to fused_topk", PAIR_MOST,
+         PAIR_CALLS);
+static const struct mr_kernel pair_cluster =
+    PAIR("pair_cluster", "tiny_gemm_cluster, chained to fused_topk", PAIR_TINY,
+         .launch = launch_cluster);
 MR_KERNEL_ADD(pair)
-MR_KERNEL_ADD(pair_rehearsed)
+MR_KERNEL_ADD(pair_cluster)

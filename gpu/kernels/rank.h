@@ -19,9 +19,9 @@
 
 MR_BOTH static inline uint32_t mr_rank(uint32_t bits)
 {
-    if ((bits & 0x7fffffffu) > 0x7f800000u) return MR_RANK_NAN;
-    if (bits == 0x80000000u) bits = 0;
-    return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+    uint32_t value = bits == 0x80000000u ? 0 : bits;
+    value ^= (0u - (value >> 31)) | 0x80000000u;
+    return (bits & 0x7fffffffu) > 0x7f800000u ? MR_RANK_NAN : value;
 }
 
 /* The denominator when norm_topk_prob: sum + 1e-20, so that scores that are all 0 give 0. */

@@ -12,6 +12,7 @@
 #define MOST_SORTED_K 32
 #define SORT_ROWS     256 /* of one block, at most */
 #define SORT_WORDS    (SORT_ROWS / 32)
+#define SORT_ALIKE    8 /* blocks that each count all rows */
 
 struct sorted_out {
     int tile;
@@ -47,27 +48,30 @@ __device__ static inline void lay_out(const int *count, int experts, int tile, i
 }
 
 /* Counts, the filling of last tiles (with n), the tiles' experts and the total; block `part` of
- * `parts` does its share. A thread a tile finds the tile's expert by halving. */
+ * `parts` does its share. A few threads an expert, four words of its last tile each. */
 __device__ static inline void finish(const struct sorted_out &out, const int *count,
                                      const int *first, int experts, int n, int part, int parts)
 {
-    int at = part * (int)blockDim.x + (int)threadIdx.x, step = parts * (int)blockDim.x;
-    int tiles = first[experts];
-    for (int e = at; e < experts; e += step) out.counts[e] = count[e];
-    for (int t = at; t < tiles; t += step) {
-        int low = 0, high = experts; /* first[low] <= t < first[high] */
-        while (high - low > 1) {
-            int middle = (low + high) / 2;
-            if (first[middle] <= t)
-                low = middle;
-            else
-                high = middle;
+    int each = out.tile / 4 < 32 ? out.tile / 4 : 32; /* a power of two */
+    int thread = (int)threadIdx.x, lane = thread % each, teams = (int)blockDim.x / each;
+    for (int e = part * teams + thread / each; e < experts; e += parts * teams) {
+        int c = count[e], from = first[e], to = first[e + 1];
+        if (lane == 0) out.counts[e] = c;
+        for (int t = from + lane; t < to; t += each) out.tile_expert[t] = e;
+        if (from == to) continue;
+        int32_t *last = out.sorted + (to - 1) * out.tile;
+        int filled = c - (to - 1 - from) * out.tile;
+        for (int i = lane * 4; i < out.tile; i += each * 4) {
+            if (i >= filled) {
+                int4 four = {n, n, n, n};
+                *(int4 *)(last + i) = four;
+                continue;
+            }
+            for (int j = i + 1; j < i + 4; j++)
+                if (j >= filled) last[j] = n;
         }
-        out.tile_expert[t] = low;
-        int filled = count[low] - (t - first[low]) * out.tile;
-        for (int i = filled; i < out.tile; i++) out.sorted[t * out.tile + i] = n;
     }
-    if (at == 0) *out.total = tiles * out.tile;
+    if (part == 0 && thread == 0) *out.total = first[experts] * out.tile;
 }
 
 /* What a block needs to sort. chose: [words, experts], words for the rows of its run. */
@@ -76,9 +80,10 @@ template <int WARPS> struct sort_space {
     int warp_sum[WARPS];
 };
 
-/* Block `block` of `blocks`, all of it, sorts the positions of rows [block run, (block + 1) run),
- * run <= SORT_ROWS. With one block it counts for itself; else counts [blocks, experts] say how
- * often each run has each expert. */
+/* Block `block` of `blocks`, all of it, sorts. run > 0: the positions of rows [block run, (block + 1)
+ * run), run <= SORT_ROWS; with one block it counts for itself, else counts [blocks, experts] say how
+ * often each run has each expert. run 0: at most SORT_ROWS rows, all of which each block counts for
+ * itself; then it writes its part. */
 template <int WARPS>
 __device__ static inline void sort_run(int experts, int top_k, int rows, int run, int block,
                                        int blocks, const int32_t *ids, const int *counts,
@@ -87,8 +92,9 @@ __device__ static inline void sort_run(int experts, int top_k, int rows, int run
 {
     constexpr int THREADS = WARPS * 32;
     int thread = (int)threadIdx.x;
-    int n = rows * top_k, from = block * run * top_k;
-    int to = from + run * top_k < n ? from + run * top_k : n, words = (run + 31) / 32;
+    int n = rows * top_k, from = block * run * top_k, words = ((run ? run : rows) + 31) / 32;
+    int to = run && from + run * top_k < n ? from + run * top_k : n;
+    bool own = !run || blocks == 1;
     clear(s->count, experts);
     clear(s->place, experts);
     clear(chose, words * experts);
@@ -98,7 +104,7 @@ __device__ static inline void sort_run(int experts, int top_k, int rows, int run
         int row = (i - from) / top_k;
         atomicOr(&chose[row / 32 * experts + ids[i]], 1u << (row & 31));
     }
-    if (blocks > 1) {
+    if (!own) {
         /* Several threads an expert, if there are more threads than experts. */
         int shares = experts < THREADS ? THREADS / experts : 1;
         for (int t = thread; t < shares * experts; t += THREADS) {
@@ -114,7 +120,7 @@ __device__ static inline void sort_run(int experts, int top_k, int rows, int run
         }
     }
     sync_block();
-    if (blocks == 1) {
+    if (own) {
         for (int e = thread; e < experts; e += THREADS) {
             int all = 0;
             for (int w = 0; w < words; w++) all += __popc(chose[w * experts + e]);
@@ -123,7 +129,8 @@ __device__ static inline void sort_run(int experts, int top_k, int rows, int run
         sync_block();
     }
     lay_out<WARPS>(s->count, experts, out.tile, s->first, s->warp_sum);
-    for (int i = from + thread; i < to; i += THREADS) {
+    int step = run ? THREADS : THREADS * blocks;
+    for (int i = from + thread + (run ? 0 : block * THREADS); i < to; i += step) {
         int row = (i - from) / top_k, e = ids[i], before = s->place[e];
         for (int w = 0; w < row / 32; w++) before += __popc(chose[w * experts + e]);
         before += __popc(chose[row / 32 * experts + e] & ((1u << (row & 31)) - 1));

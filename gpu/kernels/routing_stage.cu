@@ -8,24 +8,26 @@
  * Rows: any; top_k up to 32. Launches:
  *   up to 4 rows    1: one block of 4 warps, a warp a row, then all of them sort
  *   up to 16 rows   1: the same with 16 warps
- *   up to 256       2: a warp a row; then one block sorts
+ *   up to 256       2: a warp a row; then a few blocks count all, and write a part each
  *   above           2: a block for a run of rows, which also counts its experts; then as many
- * blocks sort, each its run The two are tied by programmatic dependent launch. Selection is
+ *                   blocks sort, each its run
+ * The two are tied by programmatic dependent launch. Selection is
  * select.cuh's, so ids and weights are those of fused_topk and depend on the row alone. Sorting is
  * stable, and no place depends on the order in which atomics arrive (routing_sort.cuh). Arithmetic
  * line: fp32. */
 #include "routing_sort.cuh"
-#include "select.cuh"
+#include "select_quick.cuh"
 
 #define SORT_WARPS   16
 #define SORT_THREADS (SORT_WARPS * 32)
 
 /* Few rows, all in one block. */
-template <int V, int WARPS>
+template <int V, bool PLAIN, int WARPS>
 __global__ void __launch_bounds__(WARPS * 32)
     routing_small(struct routing r, struct sorted_out out, const float *bias, const float *logits,
                   int32_t *ids, float *weights)
 {
+    __shared__ struct quick_place place[WARPS];
     __shared__ uint32_t chose[MOST_EXPERTS];
     __shared__ int count[MOST_EXPERTS], first[MOST_EXPERTS + 1], warp_sum[WARPS];
     int thread = (int)threadIdx.x, row = thread / 32, id = 0;
@@ -36,7 +38,7 @@ __global__ void __launch_bounds__(WARPS * 32)
     sync_block();
     wait_for_producers();
     if (row < r.rows)
-        id = route_row<V>(r, bias != nullptr, biases, logits, (size_t)row, ids, weights);
+        id = route_row<V, PLAIN>(r, biases, logits, (size_t)row, &place[row], ids, weights);
     if (mine) atomicOr(&chose[id], 1u << row);
     sync_block();
     for (int e = thread; e < r.experts; e += WARPS * 32) count[e] = __popc(chose[e]);
@@ -49,13 +51,17 @@ __global__ void __launch_bounds__(WARPS * 32)
     finish(out, count, first, r.experts, r.rows * r.top_k, 0, 1);
 }
 
+#define ROW_WARPS 4
+#define RUN_WARPS 16
+
 /* First of two. rows_of_block: 0, and a block is as many rows as it has warps; else its run of
  * rows, and counts [blocks, experts] are wanted. */
-template <int V>
-__global__ void __launch_bounds__(512)
+template <int V, bool PLAIN>
+__global__ void __launch_bounds__(RUN_WARPS * 32)
     routing_rows(struct routing r, int rows_of_block, const float *bias, const float *logits,
                  int32_t *ids, float *weights, int *counts, int delay_ns)
 {
+    __shared__ struct quick_place place[RUN_WARPS];
     __shared__ int count[MOST_EXPERTS];
     int warps = (int)blockDim.x / 32, each = rows_of_block ? rows_of_block : warps;
     int first = (int)blockIdx.x * each, end = first + each < r.rows ? first + each : r.rows;
@@ -68,8 +74,10 @@ __global__ void __launch_bounds__(512)
     let_consumers_start();
     wait_for_producers();
     spin(delay_ns);
-    for (int row = first + (int)threadIdx.x / 32; row < end; row += warps) {
-        int id = route_row<V>(r, bias != nullptr, biases, logits, (size_t)row, ids, weights);
+    int warp = (int)threadIdx.x / 32;
+    for (int row = first + warp; row < end; row += warps) {
+        int id =
+            route_row<V, PLAIN>(r, biases, logits, (size_t)row, &place[warp], ids, weights);
         if (rows_of_block && warp_lane() < r.top_k) atomicAdd(&count[id], 1);
     }
     if (!rows_of_block) return;
@@ -96,15 +104,14 @@ static cudaError_t launch_small(const struct routing &r, const struct sorted_out
 {
     cudaError_t status;
 #define LAUNCH(V)                                                                                  \
-    status = launch_grid(false, stream, dim3(1), WARPS * 32, routing_small<V, WARPS>, r, out,      \
-                         b->bias, (const float *)b->given, b->ids, (float *)b->weights)
+    status = launch_grid(                                                                          \
+        false, stream, dim3(1), WARPS * 32,                                                        \
+        plain_router(r) ? routing_small<V, true, WARPS> : routing_small<V, false, WARPS>, r, out,  \
+        b->bias, (const float *)b->given, b->ids, (float *)b->weights)
     FOR_EXPERTS(r.experts, LAUNCH);
 #undef LAUNCH
     return status;
 }
-
-#define ROW_WARPS 4
-#define RUN_WARPS 16
 
 /* A multiple of RUN_WARPS: at most 128 runs, as long as a block can sort one. */
 static int rows_of_run(int rows)
@@ -122,14 +129,15 @@ static cudaError_t launch_two(const struct mr_kernel_problem *p, const struct ro
     unsigned blocks = ceil_div(r.rows, run ? run : warps);
     cudaError_t status;
 #define LAUNCH(V)                                                                                  \
-    status = launch_grid(false, stream, dim3(blocks), warps * 32, routing_rows<V>, r, run,         \
+    status = launch_grid(false, stream, dim3(blocks), warps * 32,                                  \
+                         plain_router(r) ? routing_rows<V, true> : routing_rows<V, false>, r, run, \
                          b->bias, (const float *)b->given, b->ids, (float *)b->weights, counts,    \
                          (int)p->delay_ns)
     FOR_EXPERTS(r.experts, LAUNCH);
 #undef LAUNCH
     if (status != cudaSuccess) return status;
-    return launch_grid(p->pdl != 0, stream, dim3(run ? blocks : 1), SORT_WARPS * 32, routing_sort,
-                       r.experts, r.top_k, r.rows, run ? run : r.rows, (const int32_t *)b->ids,
+    return launch_grid(p->pdl != 0, stream, dim3(run ? blocks : SORT_ALIKE), SORT_WARPS * 32,
+                       routing_sort, r.experts, r.top_k, r.rows, run, (const int32_t *)b->ids,
                        (const int *)counts, out);
 }
 

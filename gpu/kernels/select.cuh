@@ -30,14 +30,29 @@ __device__ static inline float load_logit(const uint16_t *logits, size_t at) /* 
     return __uint_as_float((uint32_t)logits[at] << 16);
 }
 
+/* FOR_EXPERTS takes V slots only for more experts than fill this many. */
+template <int V> MR_BOTH constexpr int full_slots(void)
+{
+    constexpr int compiled[] = {0, 1, 2, 4, 6, 8, 9, 12, 16, 28, 32};
+    int full = 0;
+    for (int v : compiled)
+        if (v < V) full = v;
+    return full;
+}
+template <int V> __device__ static inline bool is_there(int experts, int slot)
+{
+    constexpr int full = full_slots<V>();
+    return slot < full || slot * 32 + warp_lane() < experts;
+}
+
 /* Biases may be read before the logits are there. */
 template <int V>
 __device__ static inline void load_bias(const float *bias, int experts, float (&out)[V])
 {
 #pragma unroll
     for (int i = 0; i < V; i++) {
-        int e = i * 32 + warp_lane();
-        out[i] = bias && e < experts ? bias[e] : 0.0f;
+        bool is = bias && is_there<V>(experts, i);
+        out[i] = is ? bias[i * 32 + warp_lane()] : 0.0f;
     }
 }
 
@@ -61,22 +76,22 @@ template <int V> __device__ static inline void softmax_scores(float (&x)[V])
 }
 
 /* The rank of one slot's key. */
+template <int V>
 __device__ static inline uint32_t rank_of(const struct routing &r, int slot, float key)
 {
-    return slot * 32 + warp_lane() < r.experts ? mr_rank(__float_as_uint(key)) : MR_RANK_NONE;
+    return is_there<V>(r.experts, slot) ? mr_rank(__float_as_uint(key)) : MR_RANK_NONE;
 }
 
 /* Fills score and rank from logits in row->score; scores of a softmax over the selected are left to
- * select_row. biased: a bias is added to rank, which is all 0 otherwise. */
+ * select_row. bias: 0 where there is none; that changes no rank. */
 template <int V>
-__device__ static inline void rank_row(const struct routing &r, bool biased, const float (&bias)[V],
+__device__ static inline void rank_row(const struct routing &r, const float (&bias)[V],
                                        struct warp_row<V> *row)
 {
 #pragma unroll
-    for (int i = 0; i < V; i++) row->rank[i] = rank_of(r, i, row->score[i]);
+    for (int i = 0; i < V; i++) row->rank[i] = rank_of<V>(r, i, row->score[i]);
     if (r.score == MR_KERNEL_SIGMOID) {
-#pragma unroll
-        for (int i = 0; i < V; i++) row->score[i] = sigmoid_score(row->score[i]);
+        sigmoid_scores<V>(row->score);
     } else if (r.score == MR_KERNEL_SQRT_SOFTPLUS) {
 #pragma unroll
         for (int i = 0; i < V; i++) row->score[i] = sqrt_softplus_score(row->score[i]);
@@ -86,7 +101,7 @@ __device__ static inline void rank_row(const struct routing &r, bool biased, con
     if (r.by_logit) return;
 #pragma unroll
     for (int i = 0; i < V; i++)
-        row->rank[i] = rank_of(r, i, biased ? plus(row->score[i], bias[i]) : row->score[i]);
+        row->rank[i] = rank_of<V>(r, i, plus(row->score[i], bias[i]));
 }
 
 /* The value whose rank this is; NaN for NaN. */
@@ -180,11 +195,10 @@ __device__ static inline int take_best(struct warp_row<V> *row, struct warp_best
 
 /* k rounds of argmax over the warp. ids and weights are the row's; lane j mod 32 writes slot j, and
  * for top_k > 32 scores lie in weights until their sum is known. The id of slot `lane`
- * (top_k <= 32). Nobody else may look at weights before the warp is done. write: else nothing is.
- */
+ * (top_k <= 32). Nobody else may look at weights before the warp is done. */
 template <int V>
 __device__ static inline int select_row(const struct routing &r, struct warp_row<V> *row,
-                                        bool write, int32_t *ids, float *weights)
+                                        int32_t *ids, float *weights)
 {
     int lane = warp_lane(), id = 0;
     float mine = 0.0f, sum = 0.0f, first = 0.0f;
@@ -204,12 +218,11 @@ __device__ static inline int select_row(const struct routing &r, struct warp_row
             id = who;
             mine = value;
         }
-        if (write && (j & 31) == 31 && j + 1 < r.top_k) {
+        if ((j & 31) == 31 && j + 1 < r.top_k) {
             ids[j - 31 + lane] = id;
             weights[j - 31 + lane] = mine;
         }
     }
-    if (!write) return id;
     int done = (r.top_k - 1) / 32 * 32;
 #pragma unroll 1
     for (int j = lane; j < done; j += 32)
@@ -223,36 +236,16 @@ __device__ static inline int select_row(const struct routing &r, struct warp_row
     return id;
 }
 
-/* A whole row, once its logits are loaded. */
-template <int V>
-__device__ static inline int route_loaded(const struct routing &r, bool biased,
-                                          const float (&bias)[V], struct warp_row<V> *row,
-                                          size_t at, bool write, int32_t *ids, float *weights)
-{
-    rank_row<V>(r, biased, bias, row);
-    if (r.topk_group < r.n_group) keep_groups<V>(r, row);
-    return select_row<V>(r, row, write, ids + at * r.top_k, weights + at * r.top_k);
-}
-
 template <int V, typename T>
 __device__ static inline void load_row(const struct routing &r, const T *logits, size_t at,
                                        struct warp_row<V> *row)
 {
+    float none = r.score == MR_KERNEL_SOFTMAX ? __uint_as_float(0xff800000u) : 0.0f;
 #pragma unroll
-    for (int i = 0; i < V; i++) {
-        int e = i * 32 + warp_lane();
-        row->score[i] =
-            e < r.experts ? load_logit(logits, at * r.experts + e) : __uint_as_float(0xff800000u);
-    }
-}
-
-template <int V, typename T>
-__device__ static inline int route_row(const struct routing &r, bool biased, const float (&bias)[V],
-                                       const T *logits, size_t at, int32_t *ids, float *weights)
-{
-    struct warp_row<V> row;
-    load_row<V>(r, logits, at, &row);
-    return route_loaded<V>(r, biased, bias, &row, at, true, ids, weights);
+    for (int i = 0; i < V; i++)
+        row->score[i] = is_there<V>(r.experts, i)
+                            ? load_logit(logits, at * r.experts + i * 32 + warp_lane())
+                            : none;
 }
 
 /* Runs CALL(V) with V a compile-time constant: the fewest slots, of those compiled, that hold the

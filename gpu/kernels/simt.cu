@@ -51,7 +51,7 @@ float mr_simt_exp(float x)
 
 struct mr_simt mr_simt;
 
-#define MOST_THREADS 1024
+#define MOST_THREADS 2048 /* of a cluster */
 #define STACK_BYTES  (64 * 1024)
 
 struct operands {
@@ -77,8 +77,8 @@ struct barrier {
 static struct {
     ucontext_t scheduler;
     struct fiber fiber[MOST_THREADS];
-    struct barrier warp[MOST_THREADS / 32], block;
-    int threads, now, done, ready_count, ready[MOST_THREADS];
+    struct barrier warp[MOST_THREADS / 32], block[MR_SIMT_CLUSTER], cluster;
+    int threads, block_threads, now, done, ready_count, ready[MOST_THREADS];
     uint64_t random;
     void (*body)(void *);
     void *data;
@@ -135,11 +135,12 @@ static void work_out(enum mr_simt_op op, struct fiber *lane)
         multiply(lane);
         return;
     }
-    uint32_t most = 0, least = ~0u;
+    uint32_t most = 0, least = ~0u, set = 0;
     int sum = 0;
     for (int i = 0; i < 32; i++) {
         most = max(most, lane[i].value);
         least = min(least, lane[i].value);
+        set |= (uint32_t)(lane[i].value != 0) << i;
     }
     for (int i = 0; i < 32; i++) {
         sum += (int)lane[i].value;
@@ -149,6 +150,7 @@ static void work_out(enum mr_simt_op op, struct fiber *lane)
         case MR_SIMT_MAX: lane[i].result = most; break;
         case MR_SIMT_MIN: lane[i].result = least; break;
         case MR_SIMT_PREFIX: lane[i].result = (uint32_t)sum; break;
+        case MR_SIMT_BALLOT: lane[i].result = set; break;
         case MR_SIMT_MMA: break;
         }
     }
@@ -179,8 +181,18 @@ void mr_simt_mma(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])
 
 void mr_simt_block(void)
 {
-    if (++run.block.arrived == run.threads) {
-        run.block.arrived = 0;
+    int which = run.now / run.block_threads;
+    if (++run.block[which].arrived == run.block_threads) {
+        run.block[which].arrived = 0;
+        for (int i = 0; i < run.block_threads; i++) wake(which * run.block_threads + i);
+    }
+    sleep_fiber();
+}
+
+void mr_simt_cluster(void)
+{
+    if (++run.cluster.arrived == run.threads) {
+        run.cluster.arrived = 0;
         for (int i = 0; i < run.threads; i++) wake(i);
     }
     sleep_fiber();
@@ -193,9 +205,11 @@ static void start(void)
     swapcontext(&run.fiber[run.now].context, &run.scheduler);
 }
 
-static void run_block(void)
+/* One block, or the blocks of a cluster. */
+static void run_blocks(unsigned x, unsigned y)
 {
-    run.block.arrived = run.ready_count = run.done = 0;
+    memset(run.block, 0, sizeof run.block);
+    run.cluster.arrived = run.ready_count = run.done = 0;
     for (int t = 0; t < run.threads; t++) {
         struct fiber *f = &run.fiber[t];
         if (!f->stack) f->stack = (char *)malloc(STACK_BYTES);
@@ -214,26 +228,26 @@ static void run_block(void)
         int i = (int)((run.random >> 33) % (uint64_t)run.ready_count);
         run.now = run.ready[i];
         run.ready[i] = run.ready[--run.ready_count];
-        mr_simt.thread = dim3((unsigned)run.now);
+        mr_simt.thread = dim3((unsigned)(run.now % run.block_threads));
+        mr_simt.block = dim3(x + (unsigned)(run.now / run.block_threads), y);
         swapcontext(&run.scheduler, &run.fiber[run.now].context);
         run.done += run.fiber[run.now].done;
     }
     if (run.done != run.threads) fail("threads wait for others that have ended");
 }
 
-void mr_simt_run(dim3 blocks, int threads, void (*body)(void *), void *context)
+void mr_simt_run(dim3 blocks, int threads, int cluster, void (*body)(void *), void *context)
 {
-    if (threads > MOST_THREADS || threads % 32 != 0) fail("bad number of threads");
-    run.threads = threads;
+    if (threads > 1024 || threads % 32 != 0) fail("bad number of threads");
+    if (cluster > MR_SIMT_CLUSTER || blocks.x % (unsigned)cluster != 0) fail("bad cluster");
+    run.block_threads = threads;
+    run.threads = threads * cluster;
     run.body = body;
     run.data = context;
     mr_simt.threads = dim3((unsigned)threads);
     mr_simt.blocks = blocks;
     for (unsigned y = 0; y < blocks.y; y++)
-        for (unsigned x = 0; x < blocks.x; x++) {
-            mr_simt.block = dim3(x, y);
-            run_block();
-        }
+        for (unsigned x = 0; x < blocks.x; x += (unsigned)cluster) run_blocks(x, y);
 }
 
 #define MOST_KERNELS 64

@@ -28,6 +28,15 @@ struct dim3 {
 struct uint4 {
     uint32_t x, y, z, w;
 };
+struct float4 {
+    float x, y, z, w;
+};
+struct ushort4 {
+    uint16_t x, y, z, w;
+};
+struct int4 {
+    int x, y, z, w;
+};
 typedef int cudaError_t;
 enum { cudaSuccess = 0 };
 
@@ -46,13 +55,16 @@ enum mr_simt_op {
     MR_SIMT_MAX,
     MR_SIMT_MIN,
     MR_SIMT_PREFIX,
+    MR_SIMT_BALLOT,
     MR_SIMT_MMA
 };
 /* All 32 threads of a warp come here with the same op. */
 uint32_t mr_simt_warp(enum mr_simt_op op, uint32_t value, int argument);
 void mr_simt_mma(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]);
 void mr_simt_block(void);
-void mr_simt_run(dim3 blocks, int threads, void (*body)(void *), void *context);
+void mr_simt_cluster(void);
+/* cluster: so many neighbours in x run at once. */
+void mr_simt_run(dim3 blocks, int threads, int cluster, void (*body)(void *), void *context);
 
 static inline float __uint_as_float(uint32_t u)
 {
@@ -106,9 +118,35 @@ static inline int warp_prefix(int x)
 {
     return (int)mr_simt_warp(MR_SIMT_PREFIX, (uint32_t)x, 0);
 }
+static inline uint32_t warp_ballot(bool x)
+{
+    return mr_simt_warp(MR_SIMT_BALLOT, x, 0);
+}
+static inline void sync_warp(void)
+{
+    mr_simt_warp(MR_SIMT_BALLOT, 0, 0);
+}
 static inline void sync_block(void)
 {
     mr_simt_block();
+}
+/* A wait is a barrier, an arrival nothing. */
+static inline void cluster_arrive(void)
+{
+}
+static inline void cluster_wait(void)
+{
+    mr_simt_cluster();
+}
+#define MR_SIMT_CLUSTER 8
+#define COMMA ,
+#define CLUSTER_SHARED(T, NAME)                                                                    \
+    static T NAME##_of_blocks[MR_SIMT_CLUSTER];                                                    \
+    T *NAME = &NAME##_of_blocks[blockIdx.x % MR_SIMT_CLUSTER]
+template <typename T> static inline void store_in_block(float *here, T *own, int rank, float value)
+{
+    T *first = own - blockIdx.x % MR_SIMT_CLUSTER;
+    *(float *)((char *)&first[rank] + ((char *)here - (char *)own)) = value;
 }
 static inline void wait_for_producers(void)
 {
@@ -175,6 +213,10 @@ float mr_simt_sigmoid(float x), mr_simt_sqrt_softplus(float x), mr_simt_exp(floa
 static inline float sigmoid_score(float x)
 {
     return mr_simt_sigmoid(x);
+}
+template <int V> static inline void sigmoid_scores(float (&x)[V])
+{
+    for (int i = 0; i < V; i++) x[i] = sigmoid_score(x[i]);
 }
 static inline float sqrt_softplus_score(float x)
 {

@@ -213,10 +213,10 @@ __device__ static inline int route_scores(const struct routing &r, const struct 
     if (r.score == MR_KERNEL_SOFTMAX && !r.by_logit) {
         float bias[V];
         load_bias<V>(d.bias, r.experts, bias);
-        rank_row<V>(r, d.bias != nullptr, bias, &row);
+        rank_row<V>(r, bias, &row);
     }
     if (r.topk_group < r.n_group) keep_groups<V>(r, &row);
-    return select_row<V>(r, &row, true, d.ids + at * r.top_k, d.weights + at * r.top_k);
+    return select_row<V>(r, &row, d.ids + at * r.top_k, d.weights + at * r.top_k);
 }
 
 /* Rows [first, end), `single_group` at a time. count: how often each expert was chosen, or NULL */

@@ -124,7 +124,7 @@ enum mr_status mr_identify(const struct mr_gemm *gemm, const struct mr_matrix *o
 
 void mr_identified_free(struct mr_identified *found)
 {
-    for (size_t i = 0; i < found->lines; i++) free(found->line[i].text);
+    free(found->text);
     free(found->line);
     *found = (struct mr_identified){0};
 }

@@ -28,7 +28,7 @@ struct mr_identify_options {
 
 /* A line that fits; lines of one `sum` are one sum at this K, of one leaf (equal trees). */
 struct mr_identified_line {
-    char *text;
+    const char *text;
     size_t sum;
 };
 
@@ -38,6 +38,7 @@ struct mr_identified {
      * first; the lines of a sum likewise. */
     struct mr_identified_line *line;
     size_t lines, sums;
+    char *text; /* what the lines point into */
     /* Every sum of the family fits: the outputs (none, or all zero, say) tell nothing. Then `line`
      * holds but the simplest line of each leaf. */
     bool everything;

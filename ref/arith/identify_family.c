@@ -11,9 +11,9 @@ enum { CUT_RUNS = 1 << MR_CUT_RUNS, CUT_EVEN = 1 << MR_CUT_EVEN, CUT_DEAL = 1 <<
 struct range {
     int low, high;
 };
-static const struct range all_splits[] = {{2, 64},   {72, 72},   {80, 80},   {96, 96},   {112, 112},
-                                          {128, 128}, {132, 132}, {144, 144}, {160, 160}, {192, 192},
-                                          {256, 256}, {512, 512}, {1024, 1024}, {0, 0}};
+static const struct range all_splits[] = {
+    {2, 64},    {72, 72},   {80, 80},   {96, 96},   {112, 112}, {128, 128},   {132, 132},
+    {144, 144}, {160, 160}, {192, 192}, {256, 256}, {512, 512}, {1024, 1024}, {0, 0}};
 static const struct range outer_splits[] = {
     {2, 32},   {36, 36},   {40, 40},   {44, 44},   {48, 48},   {52, 52},   {56, 56},
     {60, 60},  {64, 64},   {72, 72},   {80, 80},   {96, 96},   {112, 112}, {128, 128},
@@ -171,8 +171,20 @@ static uint64_t effects(const struct mr_frame *f, int levels, size_t n, unsigned
     return hash;
 }
 
+/* Terms of the longest part. */
+static size_t longest(const struct mr_frame *f, int levels, size_t n)
+{
+    if (!levels) return n;
+    struct effect e = effect_of(&f->level[levels - 1], n);
+    size_t most = 0;
+    for (size_t p = 0; p < e.parts; p++)
+        if (part_size(&e, n, p) > most) most = part_size(&e, n, p);
+    return longest(f, levels - 1, most);
+}
+
 struct list {
     struct mr_family *family;
+    bool mma;
     uint64_t *hash; /* [room] */
     size_t room;
     bool failed;
@@ -184,6 +196,7 @@ static void add_frame(struct list *list, const struct mr_frame *f)
     unsigned cuts = 0;
     uint64_t hash = mix(effects(f, f->levels, y->terms, &cuts) + (uint64_t)f->levels);
     if (cuts != (1u << f->levels) - 1) return;
+    if (list->mma && longest(f, f->levels, y->terms) < 2) return;
     if (y->frames == list->room) {
         size_t room = list->room * 2 + 1024;
         struct mr_frame *frame = realloc(y->frame, room * sizeof *frame);
@@ -296,7 +309,7 @@ enum mr_status mr_family_make(enum mr_family_kind kind, size_t terms, struct mr_
                               struct mr_error *err)
 {
     *out = (struct mr_family){.terms = terms};
-    struct list list = {.family = out};
+    struct list list = {.family = out, .mma = kind == MR_FAMILY_MMA && terms > 1};
     const struct block *table = kind == MR_FAMILY_SIMT ? simt : mma;
     size_t blocks_ = kind == MR_FAMILY_SIMT ? sizeof simt / sizeof *simt : sizeof mma / sizeof *mma;
     for (size_t i = 0; i < blocks_; i++) {

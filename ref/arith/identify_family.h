@@ -2,18 +2,19 @@
  *
  * A frame is the cuts of a sum's shape (sum.h), without its leaf, and for each cut the ways of
  * adding up parts that belong to the family: so a frame stands for as many lines as it has
- * combinations of those. The frames, S parts, T terms a tile, innermost level first:
+ * combinations of those. The frames, S parts, T terms a tile, innermost level first; ways of
+ * adding up on the right, `any way` being order, halves, pairs and reverse:
  *
  *     SIMT (leaf fma or mul-add)
  *     none
  *     runs|even|deal : S x T       S 2 to 64, 72 80 96 112 128 132 144 160 192 256 512 1024;
- *                                  T 1 2 4 ... 512                         order halves pairs reverse
- *     every:T, promote:T           T 2 4 ... 1024                          order halves pairs reverse
+ *                                  T 1 2 4 ... 512                         any way
+ *     every:T, promote:T           T 2 4 ... 1024                          any way
  *     lanes / slices               lanes: deal:2|4|8|16|32 x 1|2|4|8, even: and runs:2|4|8|16|32,
  *                                  or every|promote:2 4 ... 256            order halves pairs
  *                                  slices: S 2 to 32, 36 40 44 48 52 56 60 64 72 80 96 112 128 132
  *                                  144 160 192 256 512; deal x 4 8 ... 1024, runs and even x
- *                                  1 8 16 32 64 128; every:16 32 ... 1024  order halves pairs reverse
+ *                                  1 8 16 32 64 128; every:16 32 ... 1024  any way
  *     accumulators / lanes / warps deal:2|4|8, even:2|4, every:4|8         order pairs
  *                                  deal:32 x 1|2|4|8, even:32              halves pairs
  *                                  deal|even|runs:2|4|8|16 x (1|4 times the lanes)  order halves
@@ -24,15 +25,15 @@
  *
  *     MMA (a tensor-core leaf)
  *     none
- *     runs|even|deal : S x T       S as above; T 8 16 ... 512              order halves pairs reverse
- *     every:T, promote:T           T 8 16 ... 1024                         order halves pairs reverse
+ *     runs|even|deal : S x T       S as above; T 8 16 ... 512              any way
+ *     every:T, promote:T           T 8 16 ... 1024                         any way
  *     warps / slices               deal:2|4|8 x 16|32|64, even:2|4|8, every|promote:32 64 128 256
  *                                                                          order pairs
  *                                  S 2 to 16, 20 24 32 48 64; deal x 32 64 128 256, runs and even
  *                                  x 1 16 64 128                           order halves pairs
  *
  * A frame with a level that leaves its list whole at this K says what a shorter one says, and is
- * left out. */
+ * left out; so are, with a tensor-core leaf, frames with parts of one term only. */
 #ifndef MOEREF_IDENTIFY_FAMILY_H
 #define MOEREF_IDENTIFY_FAMILY_H
 
@@ -62,7 +63,7 @@ struct mr_frame {
     struct mr_frame_level level[MR_FRAME_LEVELS];
 };
 
-/* A combination says how each level is added up: bits 2i and 2i + 1 are the mr_reduce of level i. */
+/* A combination says how each level is added up: bits 2i and 2i + 1 are level i's mr_reduce. */
 typedef uint64_t mr_combinations; /* a set of them */
 static inline unsigned mr_combination_reduce(unsigned combination, int level)
 {

@@ -130,8 +130,8 @@ static double inside(enum mr_type type, float observed, double v)
 
 /* The need of an output whose products sum to `sum` in binary64, and their magnitudes to `size`.
  * One unit covers the error of both, at most terms * 2^-52 * size with terms <= 2^20. Sums near
- * overflow and underflow are not judged: need 0. Negative: the exact sum itself does not fit, so the
- * output tells most. */
+ * overflow and underflow are not judged: need 0. Negative: the exact sum itself does not fit, so
+ * the output tells most. */
 static double need_of(const struct identify *s, float observed, double sum, double size,
                       double bias)
 {

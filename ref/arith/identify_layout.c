@@ -30,7 +30,8 @@ void mr_laid_free(struct mr_laid *laid)
 }
 
 /* Copies of a size that the compiler knows are a few instructions. */
-static inline void deal_tiles(const uint32_t *order, uint32_t *to, size_t n, size_t parts, size_t tile)
+static inline void deal_tiles(const uint32_t *order, uint32_t *to, size_t n, size_t parts,
+                              size_t tile)
 {
     size_t whole = n / tile * tile;
     for (size_t p = 0; p < parts; p++) {

@@ -306,7 +306,8 @@ void identify_sum(const struct identify *s, const struct identify_leaf *leaf,
     (void)s;
     if (leaf->how == BY_ADDING) MR_ISA_PICK(mr_lane_parts_add)(t, l, w->sums);
     if (leaf->how == BY_FMA) MR_ISA_PICK(mr_lane_parts_fma)(t, l, w->sums);
-    if (leaf->how == BY_STEPS) MR_ISA_PICK(mr_lane_parts_mma)(t, l, leaf->steps, w->sums, w->unsure);
+    if (leaf->how == BY_STEPS)
+        MR_ISA_PICK(mr_lane_parts_mma)(t, l, leaf->steps, w->sums, w->unsure);
     for (size_t p = 0; p < l->parts; p++)
         if (leaf->how == BY_REFERENCE || (leaf->how == BY_STEPS && w->unsure[p]))
             part_by_reference(leaf, l, p, t, g->live, w);

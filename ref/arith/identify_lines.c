@@ -104,7 +104,7 @@ struct mr_arith identify_arith(const struct identify *s, const struct identify_l
  * outermost in, in the order of the grammar, with their parts and tiles; ways; leaf and type. */
 enum { RANK = 2 + 7 * MR_FRAME_LEVELS + MR_FRAME_LEVELS + 2 };
 struct entry {
-    char *text;
+    size_t text;   /* where it begins in list.text */
     uint64_t key;  /* of the tree, leaf and type */
     uint32_t best; /* place of the simplest line of its sum */
     uint8_t rank[RANK];
@@ -130,31 +130,33 @@ static void rank_of(const struct mr_sum_shape *sum, size_t leaf, int type, uint8
 
 struct list {
     struct entry *entry;
-    size_t count, room;
+    char *text; /* all lines, one after the other */
+    size_t count, room, used, text_room;
     bool failed;
 };
 
 static void push(struct list *list, const struct mr_arith *a, size_t leaf, int type, uint64_t key)
 {
-    char text[MR_ARITH_TEXT];
+    if (list->failed) return;
     if (list->count == list->room) {
         size_t room = list->room * 2 + 64;
         struct entry *more = realloc(list->entry, room * sizeof *more);
-        if (!more) {
-            list->failed = true;
-            return;
-        }
-        list->entry = more;
-        list->room = room;
+        if (more) list->entry = more;
+        list->room = more ? room : list->room;
+        list->failed |= !more;
     }
-    mr_arith_print(a, text, sizeof text);
-    char *copy = strdup(text);
-    if (!copy) {
-        list->failed = true;
-        return;
+    if (list->text_room - list->used < MR_ARITH_TEXT) {
+        size_t room = list->text_room * 2 + 16 * MR_ARITH_TEXT;
+        char *more = realloc(list->text, room);
+        if (more) list->text = more;
+        list->text_room = more ? room : list->text_room;
+        list->failed |= !more;
     }
+    if (list->failed) return;
     struct entry *e = &list->entry[list->count++];
-    *e = (struct entry){.text = copy, .key = key};
+    *e = (struct entry){.text = list->used, .key = key};
+    mr_arith_print(a, list->text + list->used, MR_ARITH_TEXT);
+    list->used += strlen(list->text + list->used) + 1;
     rank_of(&a->sum, leaf, type, e->rank);
 }
 
@@ -238,7 +240,7 @@ static int by_key(const void *a, const void *b)
 static enum mr_status group(struct list *list, struct mr_identified *out, struct mr_error *err)
 {
     size_t n = list->count;
-    qsort(list->entry, n, sizeof *list->entry, by_simplicity);
+    if (n) qsort(list->entry, n, sizeof *list->entry, by_simplicity);
     struct mark *mark = malloc((n + 1) * sizeof *mark);
     out->line = malloc((n + 1) * sizeof *out->line);
     if (!mark || !out->line) {
@@ -252,12 +254,13 @@ static enum mr_status group(struct list *list, struct mr_identified *out, struct
         list->entry[mark[i].place].best = (uint32_t)best;
     }
     free(mark);
-    qsort(list->entry, n, sizeof *list->entry, by_sum);
+    if (n) qsort(list->entry, n, sizeof *list->entry, by_sum);
     for (size_t i = 0; i < n; i++) {
         if (!i || list->entry[i].best != list->entry[i - 1].best) out->sums++;
-        out->line[i] = (struct mr_identified_line){list->entry[i].text, out->sums - 1};
+        out->line[i] = (struct mr_identified_line){list->text + list->entry[i].text, out->sums - 1};
     }
     out->lines = n;
+    out->text = list->text;
     return MR_OK;
 }
 
@@ -281,8 +284,7 @@ enum mr_status identify_lines(const struct identify *s, const struct identify_ou
     free(scratch);
     if (!status && list.failed) status = mr_fail(s->err, MR_ERR_MEMORY, "identify: out of memory");
     if (!status) status = group(&list, out, s->err);
-    if (status)
-        for (size_t i = 0; i < list.count; i++) free(list.entry[i].text);
+    if (status) free(list.text);
     free(list.entry);
     return status;
 }

@@ -124,6 +124,21 @@ struct identify_outcome {
         uint64_t mismatches;
     } nearest;
 };
+/* A combination that failed: the later it did, and then on the fewer outputs of a group, the nearer
+ * it is; then the earlier in the family. */
+enum { IDENTIFY_NEAR = 32 };
+struct identify_miss {
+    int stage;
+    unsigned wrong, combination;
+    uint32_t leaf, layout;
+    int type;
+};
+struct identify_misses {
+    struct identify_miss item[IDENTIFY_NEAR]; /* nearest first */
+    size_t count;
+};
+/* Keeps the nearest ones (identify_misses.c). */
+void identify_keep_miss(struct identify_misses *misses, const struct identify_miss *miss);
 /* The search (identify_search.c). */
 enum mr_status identify_search(struct identify *s, struct identify_outcome *out);
 /* A key of the tree that a laid-out combination is: as mr_plan_key, but that adding products up one

@@ -11,46 +11,13 @@
 
 #include "identify_private.h"
 
-/* Groups at a time while there are many candidates; how few are few; how many near misses are
- * kept. */
-enum { TELLING = IDENTIFY_TELLING, FEW = 64, NEAR = 32 };
-
-/* A combination that failed, in which stage, and on how many outputs of a group. */
-struct miss {
-    int stage;
-    unsigned wrong, combination;
-    uint32_t leaf, layout;
-    int type;
-};
-
-/* The later it failed, then the fewer outputs, then the earlier in the family. */
-static bool nearer(const struct miss *x, const struct miss *y)
-{
-    if (x->stage != y->stage) return x->stage > y->stage;
-    if (x->wrong != y->wrong) return x->wrong < y->wrong;
-    if (x->leaf != y->leaf) return x->leaf < y->leaf;
-    if (x->layout != y->layout) return x->layout < y->layout;
-    if (x->type != y->type) return x->type < y->type;
-    return x->combination < y->combination;
-}
-
-struct misses {
-    struct miss item[NEAR]; /* nearest first */
-    size_t count;
-};
-
-static void keep_miss(struct misses *m, const struct miss *x)
-{
-    if (m->count == NEAR && !nearer(x, &m->item[NEAR - 1])) return;
-    size_t at = m->count < NEAR ? m->count++ : NEAR - 1;
-    for (; at > 0 && nearer(x, &m->item[at - 1]); at--) m->item[at] = m->item[at - 1];
-    m->item[at] = *x;
-}
+/* Groups at a time while there are many candidates; how few are few. */
+enum { TELLING = IDENTIFY_TELLING, FEW = 64, NEAR = IDENTIFY_NEAR };
 
 struct state {
     struct identify *s;
     struct identify_work *work;           /* [threads] */
-    struct misses *misses;                /* [threads] */
+    struct identify_misses *misses;                /* [threads] */
     fenv_t *environment;                  /* [threads] */
     struct identify_group group[TELLING]; /* at hand */
     double need[TELLING];
@@ -93,7 +60,7 @@ static mr_combinations distinct(const struct identify_leaf *leaf, uint32_t layou
 /* Drops what disagrees in w->hit, and keeps the near misses. Gives what is left of all types. */
 static mr_combinations drop(struct state *x, uint32_t leaf, uint32_t layout, int stage,
                             uint16_t live, mr_combinations alive[MR_IDENTIFY_TYPES],
-                            const struct identify_work *w, struct misses *misses)
+                            const struct identify_work *w, struct identify_misses *misses)
 {
     mr_combinations left = 0;
     for (int t = 0; t < x->s->types; t++) {
@@ -102,8 +69,9 @@ static mr_combinations drop(struct state *x, uint32_t leaf, uint32_t layout, int
             uint16_t wrong = (uint16_t)(~w->hit[t][c] & live);
             if (!wrong) continue;
             alive[t] &= ~((mr_combinations)1 << c);
-            struct miss m = {stage, (unsigned)__builtin_popcount(wrong), c, leaf, layout, t};
-            keep_miss(misses, &m);
+            struct identify_miss m = {stage, (unsigned)__builtin_popcount(wrong), c, leaf, layout,
+                                      t};
+            identify_keep_miss(misses, &m);
         }
         left |= alive[t];
     }
@@ -123,7 +91,7 @@ static bool told_by(const struct state *x, const mr_combinations alive[MR_IDENTI
 /* A layout on the groups at hand, until nothing of it is left. */
 static void try_layout(struct state *x, uint32_t leaf, uint32_t layout, double reach,
                        mr_combinations alive[MR_IDENTIFY_TYPES], mr_combinations left,
-                       struct identify_work *w, struct misses *misses)
+                       struct identify_work *w, struct identify_misses *misses)
 {
     const struct identify_leaf *l = &x->s->leaf[leaf];
     for (size_t g = 0; g < x->groups && left; g++) {
@@ -187,7 +155,7 @@ static enum mr_status try_all(struct state *x)
         {
             begin_thread(x);
             struct identify_work *w = &x->work[omp_get_thread_num()];
-            struct misses *misses = &x->misses[omp_get_thread_num()];
+            struct identify_misses *misses = &x->misses[omp_get_thread_num()];
 #pragma omp for schedule(dynamic, 16)
             for (size_t i = 0; i < n; i++) {
                 mr_combinations alive[MR_IDENTIFY_TYPES] = {0}, left;
@@ -258,7 +226,7 @@ static void try_many(struct state *x, size_t end)
     {
         begin_thread(x);
         struct identify_work *w = &x->work[omp_get_thread_num()];
-        struct misses *misses = &x->misses[omp_get_thread_num()];
+        struct identify_misses *misses = &x->misses[omp_get_thread_num()];
 #pragma omp for schedule(dynamic, 4)
         for (size_t i = 0; i < x->candidates; i++) {
             struct identify_candidate *c = &x->candidate[i];
@@ -360,14 +328,15 @@ static void settle(struct state *x, struct identify_candidate *candidate, size_t
 /* Nothing fits: counts the near misses on all outputs. */
 static enum mr_status measure_misses(struct state *x, struct identify_outcome *out)
 {
-    struct misses all = {.count = 0};
+    struct identify_misses all = {.count = 0};
     for (int t = 0; t < x->s->threads; t++)
-        for (size_t i = 0; i < x->misses[t].count; i++) keep_miss(&all, &x->misses[t].item[i]);
+        for (size_t i = 0; i < x->misses[t].count; i++)
+            identify_keep_miss(&all, &x->misses[t].item[i]);
     struct identify_candidate candidate[NEAR] = {{0}};
     uint64_t *wrong = calloc(NEAR * MR_IDENTIFY_TYPES * MR_FRAME_COMBINATIONS, sizeof *wrong);
     if (!wrong) return mr_fail(x->s->err, MR_ERR_MEMORY, "identify: out of memory");
     for (size_t i = 0; i < all.count; i++) {
-        const struct miss *m = &all.item[i];
+        const struct identify_miss *m = &all.item[i];
         candidate[i] = (struct identify_candidate){.leaf = m->leaf, .layout = m->layout};
         candidate[i].alive[m->type] = (mr_combinations)1 << m->combination;
         candidate[i].reach = (double)INFINITY;

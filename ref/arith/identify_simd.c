@@ -267,9 +267,10 @@ static uint16_t agree(struct lanes s, const struct mr_lane_goal *goal, int type)
 }
 
 /* Level by level; partial results of a level are kept while the levels above try all their ways. */
-static __attribute__((noinline)) void reduce_level(const struct mr_laid *l, int level, const float *in, unsigned combination,
-                         mr_combinations wanted, const struct mr_lane_goal *goal, float *work,
-                         uint16_t hit[MR_IDENTIFY_TYPES][MR_FRAME_COMBINATIONS])
+static __attribute__((noinline)) void
+reduce_level(const struct mr_laid *l, int level, const float *in, unsigned combination,
+             mr_combinations wanted, const struct mr_lane_goal *goal, float *work,
+             uint16_t hit[MR_IDENTIFY_TYPES][MR_FRAME_COMBINATIONS])
 {
     if (level == l->levels || level == MR_FRAME_LEVELS) {
         struct lanes s = load_lanes(in);
@@ -277,7 +278,7 @@ static __attribute__((noinline)) void reduce_level(const struct mr_laid *l, int 
             hit[type][combination] = agree(s, goal, type);
         return;
     }
-    /* Combinations whose lowest levels are all in order; shifted by c, those that begin as c does. */
+    /* Combinations whose lowest levels are in order; shifted by c, those that begin as c does. */
     const mr_combinations same_so_far[] = {0x1111111111111111, 0x0001000100010001, 1};
     float *out = work, *rest = work + l->nodes[level] * WIDTH;
     for (unsigned how = 0; how < 4; how++) {

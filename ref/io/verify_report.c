@@ -222,6 +222,7 @@ static json_t *experts_json(const struct mr_verify_report *r)
 json_t *mr_verify_json(const struct mr_verify_report *r)
 {
     json_t *layers = json_array(), *worst = json_array(), *power = json_array();
+    json_t *sources = json_array();
     for (size_t i = 0; i < r->row_count; i++) {
         const struct mr_verify_row *row = &r->row[i];
         json_t *o = tally_json(&row->tally);
@@ -235,9 +236,13 @@ json_t *mr_verify_json(const struct mr_verify_report *r)
         json_array_append_new(power, json_pack("{s:s, s:I, s:I}", "arith", r->power[i].arith,
                                                "tokens", (json_int_t)r->power_tokens, "wrong",
                                                (json_int_t)r->power[i].wrong));
-    return json_pack("{s:{s:s}, s:s, s:o, s:s, s:s?, s:b, s:o, s:o, s:o, s:o, s:I, s:o, s:o}",
+    for (size_t i = 0; i < r->source_count; i++)
+        json_array_append_new(sources, json_pack("{s:o, s:s}", "source", text_json(r->source[i]),
+                                                 "arith", r->source_arith[i]));
+    return json_pack("{s:{s:s}, s:s, s:o, s:s, s:o, s:s?, s:b, s:o, s:o, s:o, s:o, s:I, s:o, s:o}",
                      "moeref", "version", MR_VERSION, "command", "verify", "case",
-                     text_json(r->case_name), "arith", r->arith, "profile", r->profile, "strict",
+                     text_json(r->case_name), "arith", r->arith, "sources",
+                     sources, "profile", r->profile, "strict",
                      r->strict, "layers", layers, "total", tally_json(&r->total), "verdicts",
                      verdicts_json(&r->total), "worst", worst, "worst_omitted",
                      (json_int_t)(mr_tally_findings(&r->total) - r->worst.count), "experts",

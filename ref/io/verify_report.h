@@ -29,12 +29,12 @@ struct mr_verify_power {
 
 struct mr_verify_report {
     const char *case_name;
-    const char *arith;   /* how the radius was made, in words */
+    const char *arith;   /* how the radius was made, in words, if it is the same for all sources */
     const char *profile; /* NULL: none, which promises no order */
     bool strict;
     int experts, top_k;
     size_t source_count;
-    const char *const *source;
+    const char *const *source, *const *source_arith; /* [source_count], the latter as arith */
     size_t row_count;
     struct mr_verify_row *row; /* in the order judged */
     struct mr_verify_tally total;

@@ -123,7 +123,7 @@ static enum mr_status models(struct state *s, struct mr_error *err)
     const struct mr_verify_options *o = s->options;
     enum mr_status status = MR_OK;
     for (size_t i = 0; i < s->count && !status; i++) {
-        s->model[i] = model_of(&s->observed[i], &o->model);
+        s->model[i] = model_of(&s->observed[i], o->models ? &o->models[i] : &o->model);
         status = sharpen(s->layer, &s->model[i], err);
     }
     for (size_t i = 0; i < o->power_count && !status; i++) {

@@ -11,6 +11,7 @@ struct mr_verify_options {
     bool without_blas;
     struct mr_error_model model; /* what rounding may do. Weights and logits that are stored in a
                                     narrower type than it says were rounded to that, too */
+    const struct mr_error_model *models; /* [count] of each source instead; NULL: model for all */
     bool ordered;      /* descending keys are promised */
     const struct mr_error_model *power; /* arithmetics whose power to detect is wanted, */
     size_t power_count;                 /* as models of the case's own sums */

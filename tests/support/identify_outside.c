@@ -77,7 +77,8 @@ static float lopsided(const float *x, const float *w, size_t n)
 static float by_size(const float *x, const float *w, size_t n)
 {
     float part[8];
-    for (int p = 0; p < 8; p++) part[p] = lopsided(x + (size_t)p * (n / 8), w + (size_t)p * (n / 8), n / 8);
+    for (size_t p = 0; p < 8; p++)
+        part[p] = lopsided(x + p * (n / 8), w + p * (n / 8), n / 8);
     for (int i = 0; i < 8; i++)
         for (int j = i + 1; j < 8; j++)
             if (fabsf(part[j]) < fabsf(part[i])) {

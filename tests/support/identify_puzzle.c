@@ -146,7 +146,8 @@ void puzzle_line(uint64_t *seed, const struct mr_family *simt, const struct mr_f
     }
     if (!fused) return;
     const char *name = names[below(seed, 4)];
-    if (strstr(name, "-bf16")) out->hidden = out->gate = dtype == MR_F32 ? MR_TYPE_BF16 : MR_TYPE_FP32;
+    if (strstr(name, "-bf16"))
+        out->hidden = out->gate = dtype == MR_F32 ? MR_TYPE_BF16 : MR_TYPE_FP32;
     out->sum.mma = mr_mma_find(name, strlen(name));
     ck_assert(out->sum.mma != NULL);
 }

@@ -24,8 +24,8 @@ void puzzle_solve(struct identify_puzzle *p, const struct mr_arith *arith);
 /* mr_identify; fails the test if it does. */
 void puzzle_identify(const struct identify_puzzle *p, struct mr_identified *found);
 
-/* A line of the family at this K for operands that are stored as `dtype`: any frame and ways, of one, two
- * or three levels alike, and any leaf. */
+/* A line of the family at this K for operands that are stored as `dtype`: any frame and ways, of
+ * one, two or three levels alike, and any leaf. */
 void puzzle_line(uint64_t *seed, const struct mr_family *simt, const struct mr_family *mma,
                   enum mr_dtype dtype, struct mr_arith *out);
 
