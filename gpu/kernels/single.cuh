@@ -17,7 +17,7 @@
 #define MOEREF_SINGLE_CUH
 
 #include "routing_sort.cuh"
-#include "select.cuh"
+#include "select_quick.cuh"
 #include "single_tiles.cuh"
 
 #define SINGLE_LINE      "hopper-bf16/deal:2x4/every:64/every:512"
@@ -29,7 +29,7 @@
 #define SINGLE_TILES     4 /* of 8 rows, between two barriers */
 #define SINGLE_ROWS      (SINGLE_TILES * 8)
 #define SINGLE_STRIDE    20   /* of a row of 16 sums: lanes of a warp write to all banks */
-#define SINGLE_SCORES    4096 /* of rows that a block finishes at a time */
+#define SINGLE_SCORES    3072 /* of rows that a block finishes at a time */
 #define SINGLE_COUNTERS  3
 #define SINGLE_FEW       160 /* rows; above, tiles */
 
@@ -201,7 +201,8 @@ __device__ static inline void score_logit(const struct routing &r, const float *
 /* Top-k of a row whose scores and ranks lie in shared memory. The id of slot `lane`. */
 template <int V>
 __device__ static inline int route_scores(const struct routing &r, const struct single_data &d,
-                                          const float *score, const uint32_t *rank, size_t at)
+                                          const float *score, const uint32_t *rank,
+                                          struct quick_place *place, size_t at)
 {
     struct warp_row<V> row;
 #pragma unroll
@@ -216,14 +217,18 @@ __device__ static inline int route_scores(const struct routing &r, const struct 
         rank_row<V>(r, bias, &row);
     }
     if (r.topk_group < r.n_group) keep_groups<V>(r, &row);
-    return select_row<V>(r, &row, d.ids + at * r.top_k, d.weights + at * r.top_k);
+    int32_t *ids = d.ids + at * r.top_k;
+    float *weights = d.weights + at * r.top_k;
+    if (r.by_logit && r.score == MR_KERNEL_SOFTMAX) return select_row<V>(r, &row, ids, weights);
+    return quick_select<V>(r, &row, place, ids, weights);
 }
 
 /* Rows [first, end), `single_group` at a time. count: how often each expert was chosen, or NULL */
 template <int V>
 __device__ static inline void finish_rows(const struct routing &r, const struct single_work &w,
                                           const struct single_data &d, int first, int end,
-                                          float *score, uint32_t *rank, int *count)
+                                          float *score, uint32_t *rank,
+                                          struct quick_place *place, int *count)
 {
     int thread = (int)threadIdx.x, warp = thread / 32, group = single_group(r.experts);
     size_t slice = (size_t)r.rows * r.experts;
@@ -245,7 +250,7 @@ __device__ static inline void finish_rows(const struct routing &r, const struct 
         sync_block();
         if (warp < rows) {
             int id = route_scores<V>(r, d, score + warp * r.experts, rank + warp * r.experts,
-                                     (size_t)(base + warp));
+                                     place + warp, (size_t)(base + warp));
             if (count && warp_lane() < r.top_k) atomicAdd(&count[id], 1);
         }
         sync_block();
@@ -258,6 +263,7 @@ union single_space {
     struct {
         float score[SINGLE_SCORES];
         uint32_t rank[SINGLE_SCORES];
+        struct quick_place place[SINGLE_WARPS];
     } row;
     uint32_t chose[SORT_WORDS * MOST_EXPERTS];
 };
@@ -318,7 +324,7 @@ __global__ void __launch_bounds__(SINGLE_THREADS, V <= 16 && !TILES ? 2 : 1)
             clear(sort.count, r.experts);
             sync_block();
         }
-        finish_rows<V>(r, w, d, first, end, space.row.score, space.row.rank,
+        finish_rows<V>(r, w, d, first, end, space.row.score, space.row.rank, space.row.place,
                        count ? sort.count : nullptr);
         if (count) {
             for (int e = (int)threadIdx.x; e < r.experts; e += SINGLE_THREADS)
