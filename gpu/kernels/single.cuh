@@ -184,7 +184,33 @@ __device__ static inline void add_slices(const float *partial, size_t slice, int
     }
 }
 
-/* One expert's score and rank; of a softmax over all experts the logit, for route_softmax. */
+/* Logits [from, to) of all, at most SINGLE_SCORES, into shared memory: a thread's own ones. */
+__device__ static inline void add_parts(const struct single_data &d, int parts, size_t slice,
+                                        size_t from, size_t to, float *logit)
+{
+    size_t first = from + threadIdx.x;
+    if (parts == 1) {
+        float v[SINGLE_SCORES / SINGLE_THREADS];
+#pragma unroll
+        for (int i = 0; i < SINGLE_SCORES / SINGLE_THREADS; i++)
+            v[i] = first + i * SINGLE_THREADS < to
+                       ? load_shared_value(d.partial + first + i * SINGLE_THREADS)
+                       : 0.0f;
+#pragma unroll
+        for (int i = 0; i < SINGLE_SCORES / SINGLE_THREADS; i++)
+            if (first + i * SINGLE_THREADS < to) logit[threadIdx.x + i * SINGLE_THREADS] = v[i];
+        return;
+    }
+#pragma unroll 1
+    for (size_t at = first; at < to; at += 2 * SINGLE_THREADS) {
+        float sum[2] = {0.0f, 0.0f};
+        add_slices(d.partial, slice, parts, at, to, sum);
+        logit[at - from] = sum[0];
+        if (at + SINGLE_THREADS < to) logit[at - from + SINGLE_THREADS] = sum[1];
+    }
+}
+
+/* One expert's score and rank; of a softmax over all experts the logit, for route_scores. */
 __device__ static inline void score_logit(const struct routing &r, const float *bias, int e,
                                           float logit, float *score, uint32_t *rank)
 {
@@ -225,27 +251,22 @@ __device__ static inline int route_scores(const struct routing &r, const struct 
 
 /* Rows [first, end), `single_group` at a time. count: how often each expert was chosen, or NULL */
 template <int V>
-__device__ static inline void finish_rows(const struct routing &r, const struct single_work &w,
-                                          const struct single_data &d, int first, int end,
-                                          float *score, uint32_t *rank,
-                                          struct quick_place *place, int *count)
+__device__ static inline void
+finish_rows(const struct routing &r, const struct single_work &w, const struct single_data &d,
+            int first, int end, float *score, uint32_t *rank, struct quick_place *place, int *count)
 {
     int thread = (int)threadIdx.x, warp = thread / 32, group = single_group(r.experts);
     size_t slice = (size_t)r.rows * r.experts;
     for (int base = first; base < end; base += group) {
         int rows = end - base < group ? end - base : group;
         size_t from = (size_t)base * r.experts, to = from + (size_t)rows * r.experts;
-        for (size_t at = from + thread; at < to; at += 2 * SINGLE_THREADS) {
-            float sum[2] = {0.0f, 0.0f};
-            add_slices(d.partial, slice, w.parts, at, to, sum);
-#pragma unroll
-            for (int i = 0; i < 2; i++) {
-                if (at + i * SINGLE_THREADS >= to) continue;
-                int here = (int)(at - from) + i * SINGLE_THREADS, e = here % r.experts;
-                float logit = d.gate_bias ? plus(sum[i], d.gate_bias[e]) : sum[i];
-                d.logits[from + here] = logit;
-                score_logit(r, d.bias, e, logit, &score[here], &rank[here]);
-            }
+        add_parts(d, w.parts, slice, from, to, score);
+#pragma unroll 2
+        for (int i = thread; i < rows * r.experts; i += SINGLE_THREADS) {
+            int e = i % r.experts;
+            float logit = d.gate_bias ? plus(score[i], d.gate_bias[e]) : score[i];
+            d.logits[from + i] = logit;
+            score_logit(r, d.bias, e, logit, &score[i], &rank[i]);
         }
         sync_block();
         if (warp < rows) {
