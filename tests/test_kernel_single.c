@@ -174,7 +174,7 @@ END_TEST
  * ends of rows, experts and K. */
 static const struct {
     int rows, experts, hidden;
-} tiles[] = {{161, 20, 80}, {161, 300, 16}, {321, 9, 592}, {170, 9, 592}};
+} tiles[] = {{97, 20, 80}, {161, 300, 16}, {321, 9, 592}, {170, 9, 592}};
 
 START_TEST(corroborate_single_tiles)
 {

@@ -140,13 +140,12 @@ static void line(const struct mr_kernel_problem *, char *out, size_t size)
     snprintf(out, size, "%s", SINGLE_LINE);
 }
 
-/* Rows that a block finishes: with sorting each run costs all the others the reading of its
+/* Rows that a block finishes. Where runs are sorted, each costs all the others the reading of its
  * counts. */
 static int rows_of_run(const struct mr_kernel_problem *p, int blocks, bool sorted)
 {
     int group = single_group(p->router.experts), each = (int)ceil_div(p->rows, blocks);
-    if (p->rows <= group || (sorted && each < group)) return group;
-    return each;
+    return sorted && p->rows > SORT_ROWS && each < group ? group : each;
 }
 static int tile_units(const struct mr_kernel_problem *p)
 {
@@ -186,11 +185,12 @@ static int launch(void *handle, const struct mr_kernel_problem *p,
     w.steps = SINGLE_ALL;
     w.parts = by_tiles(p) ? parts_of(p, resident_blocks(handle)) : w.slices;
     int blocks = by_tiles(p) ? tile_units(p) * w.parts : w.tiles * w.slices;
-    int runs = (int)ceil_div(r.rows, single_group(r.experts));
-    if (blocks < runs) blocks = runs;
+    if (blocks < r.rows) blocks = r.rows; /* that many can finish one each */
     if (blocks > resident_blocks(handle)) blocks = resident_blocks(handle);
     w.run = rows_of_run(p, blocks, SORTED);
     w.finishers = (int)ceil_div(r.rows, w.run);
+    w.sorters = w.finishers;
+    if (SORTED && r.rows <= SORT_ROWS && w.sorters > SORT_ALIKE) w.sorters = SORT_ALIKE;
     if (SORTED && w.run > SORT_ROWS) {
         SAY(why, "%d rows: at most %d", r.rows, blocks * SORT_ROWS);
         return MR_KERNEL_FAILED;

@@ -11,7 +11,7 @@
  *
  * Many rows: single_tiles.cuh, to the same bits.
  *
- * Finishing a row needs all units. Few rows: the last block to arrive does it, so nobody waits.
+ * Finishing a row needs all units. One row: the last block to arrive does it, so nobody waits.
  * More: blocks wait for all, then share the rows; the launch is cooperative, so all are there. */
 #ifndef MOEREF_SINGLE_CUH
 #define MOEREF_SINGLE_CUH
@@ -31,7 +31,7 @@
 #define SINGLE_STRIDE    20   /* of a row of 16 sums: lanes of a warp write to all banks */
 #define SINGLE_SCORES    3072 /* of rows that a block finishes at a time */
 #define SINGLE_COUNTERS  3
-#define SINGLE_FEW       160 /* rows; above, tiles */
+#define SINGLE_FEW       96 /* rows; above, tiles */
 
 static_assert(SINGLE_WARPS == TILE_WARPS && SINGLE_SLICE == TILE_SLICE &&
                   SINGLE_POSITIONS == TILE_WIDTH,
@@ -43,6 +43,7 @@ struct single_work {
     int hidden, tiles, slices; /* units for few rows: tiles of experts x slices of K */
     int parts;                 /* sums that make a logit: slices, or 1 if units did all of K */
     int run, finishers;        /* rows that a block finishes, and how many blocks do */
+    int sorters;               /* blocks that sort; finishers, if none does */
     int steps;                 /* SINGLE_ALL; on the CPU, where blocks cannot wait, one by one */
 };
 
@@ -249,11 +250,13 @@ __device__ static inline int route_scores(const struct routing &r, const struct 
     return quick_select<V>(r, &row, place, ids, weights);
 }
 
-/* Rows [first, end), `single_group` at a time. count: how often each expert was chosen, or NULL */
+/* Rows [first, end), `single_group` at a time. count: how often each expert was chosen, or
+ * NULL; chosen: ids of a single row, or NULL */
 template <int V>
-__device__ static inline void
-finish_rows(const struct routing &r, const struct single_work &w, const struct single_data &d,
-            int first, int end, float *score, uint32_t *rank, struct quick_place *place, int *count)
+__device__ static inline void finish_rows(const struct routing &r, const struct single_work &w,
+                                          const struct single_data &d, int first, int end,
+                                          float *score, uint32_t *rank, struct quick_place *place,
+                                          int *count, int *chosen)
 {
     int thread = (int)threadIdx.x, warp = thread / 32, group = single_group(r.experts);
     size_t slice = (size_t)r.rows * r.experts;
@@ -273,9 +276,31 @@ finish_rows(const struct routing &r, const struct single_work &w, const struct s
             int id = route_scores<V>(r, d, score + warp * r.experts, rank + warp * r.experts,
                                      place + warp, (size_t)(base + warp));
             if (count && warp_lane() < r.top_k) atomicAdd(&count[id], 1);
+            if (chosen && warp_lane() < r.top_k) chosen[warp_lane()] = id;
         }
         sync_block();
     }
+}
+
+/* Sorted positions of a single row: each expert that it chose has a tile. */
+__device__ static inline void sort_row(const struct routing &r, const int *chosen,
+                                       const struct sorted_out &out)
+{
+    int thread = (int)threadIdx.x;
+    for (int e = thread; e < r.experts; e += SINGLE_THREADS) {
+        int c = 0;
+        for (int j = 0; j < r.top_k; j++) c += chosen[j] == e;
+        out.counts[e] = c;
+    }
+    for (int i = thread; i < r.top_k * out.tile; i += SINGLE_THREADS)
+        if (i & (out.tile - 1)) out.sorted[i] = r.top_k;
+    if (thread < r.top_k) {
+        int before = 0;
+        for (int j = 0; j < r.top_k; j++) before += chosen[j] < chosen[thread];
+        out.tile_expert[before] = chosen[thread];
+        out.sorted[before * out.tile] = thread;
+    }
+    if (thread == 0) *out.total = r.top_k * out.tile;
 }
 
 /* Shared memory of a block, one use after the other. */
@@ -339,26 +364,29 @@ __global__ void __launch_bounds__(SINGLE_THREADS, V <= 16 && !TILES ? 2 : 1)
     }
     if (block >= w.finishers) return;
     int first = block * w.run, end = first + w.run < r.rows ? first + w.run : r.rows;
+    bool counted = SORTED && r.rows > SORT_ROWS; /* by run; else blocks that sort look at all ids */
     if (w.steps & SINGLE_FINISH) {
-        bool count = SORTED && !alone;
-        if (count) {
+        if (counted) {
             clear(sort.count, r.experts);
             sync_block();
         }
         finish_rows<V>(r, w, d, first, end, space.row.score, space.row.rank, space.row.place,
-                       count ? sort.count : nullptr);
-        if (count) {
+                       counted ? sort.count : nullptr,
+                       SORTED && r.rows == 1 ? sort.place : nullptr);
+        if (counted)
             for (int e = (int)threadIdx.x; e < r.experts; e += SINGLE_THREADS)
                 d.counts[(size_t)block * r.experts + e] = sort.count[e];
-            meet(&d.counters[1], w.finishers, true);
-        }
+        if (SORTED && !alone) meet(&d.counters[1], w.finishers, block < w.sorters);
     }
-    if (SORTED && (w.steps & SINGLE_SORT))
-        sort_run<SINGLE_WARPS>(r.experts, r.top_k, r.rows, w.run, block, w.finishers, d.ids,
-                               d.counts, out, &sort, space.chose);
-    if (!(w.steps & SINGLE_SORT) || threadIdx.x > 0) return;
+    if (block >= w.sorters || !(w.steps & SINGLE_SORT)) return;
+    if (SORTED && r.rows == 1)
+        sort_row(r, sort.place, out);
+    else if (SORTED)
+        sort_run<SINGLE_WARPS>(r.experts, r.top_k, r.rows, counted ? w.run : 0, block, w.sorters,
+                               d.ids, d.counts, out, &sort, space.chose);
+    if (threadIdx.x > 0) return;
     /* Nobody looks at a counter any more when all have come here. */
-    if (alone || arrive(&d.counters[2]) == (uint32_t)w.finishers - 1)
+    if (alone || arrive(&d.counters[2]) == (uint32_t)w.sorters - 1)
         for (int i = 0; i < SINGLE_COUNTERS; i++) d.counters[i] = 0;
 }
 
