@@ -85,7 +85,7 @@ struct front {
 
 static void front_run(struct front *f, int rows, int experts, int hidden, enum slow_class class)
 {
-    uint64_t seed = 17 + (uint64_t)class;
+    uint64_t seed = 17 + (uint64_t) class;
     char text[128] = "";
     struct mr_kernel_why why = {text, sizeof text};
     const struct mr_kernel *k = kernel_find("merged_front_logits");
@@ -94,15 +94,23 @@ static void front_run(struct front *f, int rows, int experts, int hidden, enum s
     float *x = malloc((nx + gate) * sizeof *x);
     struct mr_kernel_sizes sizes = {0, 0};
     void *handle = NULL;
-    *f = (struct front){.p = {.router = {.experts = experts, .top_k = 3, .hidden = hidden,
-                                         .score = MR_KERNEL_SIGMOID, .bias = 1, .n_group = 1,
-                                         .topk_group = 1, .norm_topk_prob = 1,
+    *f = (struct front){.p = {.router = {.experts = experts,
+                                         .top_k = 3,
+                                         .hidden = hidden,
+                                         .score = MR_KERNEL_SIGMOID,
+                                         .bias = 1,
+                                         .n_group = 1,
+                                         .topk_group = 1,
+                                         .norm_topk_prob = 1,
                                          .routed_scaling_factor = 2.5},
-                              .rows = rows, .hidden_type = MR_KERNEL_BF16,
+                              .rows = rows,
+                              .hidden_type = MR_KERNEL_BF16,
                               .gate_type = MR_KERNEL_BF16},
-                        .x = malloc(nx * 2), .stacked = malloc(nw * 2),
+                        .x = malloc(nx * 2),
+                        .stacked = malloc(nw * 2),
                         .bias = malloc((size_t)experts * 4),
-                        .weights = malloc((size_t)rows * 12), .ids = malloc((size_t)rows * 12),
+                        .weights = malloc((size_t)rows * 12),
+                        .ids = malloc((size_t)rows * 12),
                         .logits = malloc((size_t)rows * (size_t)experts * 4)};
     slow_fill(&seed, class, 8, x, nx + gate);
     slow_fill(&seed, SLOW_NORMAL, 24, f->bias, (size_t)experts);
@@ -116,9 +124,14 @@ static void front_run(struct front *f, int rows, int experts, int hidden, enum s
     f->state = malloc(sizes.state);
     f->scratch = malloc(sizes.scratch);
     memset(f->scratch, 0xcb, sizes.scratch);
-    struct mr_kernel_buffers b = {.hidden = f->x, .gate = f->stacked, .bias = f->bias,
-                                  .logits = f->logits, .ids = f->ids, .weights = f->weights,
-                                  .state = f->state, .scratch = f->scratch};
+    struct mr_kernel_buffers b = {.hidden = f->x,
+                                  .gate = f->stacked,
+                                  .bias = f->bias,
+                                  .logits = f->logits,
+                                  .ids = f->ids,
+                                  .weights = f->weights,
+                                  .state = f->state,
+                                  .scratch = f->scratch};
     ck_assert_int_eq(k->prepare(&f->p, &b, NULL, &handle, why), MR_KERNEL_OK);
     ck_assert_mem_eq(f->state, f->stacked, nw * 2);
     ck_assert_int_eq(k->launch(handle, &f->p, &b, NULL, why), MR_KERNEL_OK);
@@ -169,8 +182,8 @@ START_TEST(corroborate_front_is_its_stack)
                 uint16_t expected = mr_bf16_encode(row[n + c], MR_RNE, MR_OVERFLOW_IEEE);
                 uint16_t found = rest[t * FRONT_ROWS + c];
                 if ((expected & 0x7fff) > 0x7f80) expected = 0x7fff; /* CUDA's NaN */
-                ck_assert_msg(expected == found, "%d experts, row %d, column %d: %a became %04x",
-                              n, t, c, row[n + c], found);
+                ck_assert_msg(expected == found, "%d experts, row %d, column %d: %a became %04x", n,
+                              t, c, row[n + c], found);
             }
             stated_route(&f.p.router, f.logits + t * n, f.bias, ids, weights);
             ck_assert_mem_eq(ids, f.ids + 3 * t, sizeof ids);
@@ -188,9 +201,14 @@ END_TEST
 START_TEST(corroborate_front_without_its_logits)
 {
     struct kernel_run run;
-    struct mr_kernel_router r = {.experts = 9, .top_k = 4, .hidden = 16,
-                                 .score = MR_KERNEL_SOFTMAX, .gate_bias = 1, .n_group = 3,
-                                 .topk_group = 2, .norm_topk_prob = 1,
+    struct mr_kernel_router r = {.experts = 9,
+                                 .top_k = 4,
+                                 .hidden = 16,
+                                 .score = MR_KERNEL_SOFTMAX,
+                                 .gate_bias = 1,
+                                 .n_group = 3,
+                                 .topk_group = 2,
+                                 .norm_topk_prob = 1,
                                  .routed_scaling_factor = 1};
     uint16_t x[32], w[144];
     float gate_bias[9], logits[18];

@@ -32,7 +32,8 @@ START_TEST(validate_recordings)
     if (n >= 0) free(entry);
     if (!all.files) {
         fputs("kernel_records: no recordings in " RECORDINGS " (records.tar.gz of "
-              "gpu/kernels/check.sh): nothing was replayed\n", stderr);
+              "gpu/kernels/check.sh): nothing was replayed\n",
+              stderr);
         return;
     }
     ck_assert_uint_gt(all.logits, 0);
@@ -80,12 +81,24 @@ static void record(const char *name, enum spoilt spoilt)
         run.ids[0] = run.ids[1];
         run.ids[1] = id;
     }
-    struct gpu_provenance from = {.kernel = k, .rows = ROWS, .top_k = router.top_k,
-                                  .experts = router.experts, .case_name = mr_case_name(c),
-                                  .arith = spoilt == LINE ? "fma" : run.line, .device = "CPU",
-                                  .driver = "", .cuda = "", .seed = "", .faults = &faults};
-    struct gpu_layer_rows rows = {1, "decode", ROWS, index, (unsigned char *)run.ids,
-                                  (unsigned char *)run.weights, (unsigned char *)run.logits};
+    struct gpu_provenance from = {.kernel = k,
+                                  .rows = ROWS,
+                                  .top_k = router.top_k,
+                                  .experts = router.experts,
+                                  .case_name = mr_case_name(c),
+                                  .arith = spoilt == LINE ? "fma" : run.line,
+                                  .device = "CPU",
+                                  .driver = "",
+                                  .cuda = "",
+                                  .seed = "",
+                                  .faults = &faults};
+    struct gpu_layer_rows rows = {1,
+                                  "decode",
+                                  ROWS,
+                                  index,
+                                  (unsigned char *)run.ids,
+                                  (unsigned char *)run.weights,
+                                  (unsigned char *)run.logits};
     gpu_observed_path(cli_at("records"), name, ROWS, path, sizeof path);
     ck_assert_msg(!gpu_observed_write(path, &from, &rows, 1, &err), "%s", err.text);
     kernel_run_free(&run);
@@ -102,8 +115,8 @@ static void start(void)
 
 static void stop(void)
 {
-    static const char *const left[] = {"tiny_gemm_16", "pair", "fused_topk", "radix_select",
-                                       "merged_front", "merged_front_logits"};
+    static const char *const left[] = {"tiny_gemm_16", "pair",         "fused_topk",
+                                       "radix_select", "merged_front", "merged_front_logits"};
     char path[512];
     for (size_t i = 0; i < sizeof left / sizeof *left; i++) {
         gpu_observed_path(cli_at("records"), left[i], ROWS, path, sizeof path);
@@ -134,12 +147,10 @@ END_TEST
 static const struct {
     enum spoilt spoilt;
     const char *kernel, *fault;
-} bad[] = {{LOGIT, "pair", "row 1, expert 1: logit "},
-           {WEIGHT, "fused_topk", "row 1, slot 1: weight "},
-           {WEIGHT, "pair", "row 1, slot 1: weight "},
-           {ORDER, "radix_select", "row 0, slot 0: expert "},
-           {LINE, "tiny_gemm_16", "fma makes it "},
-           {FAULTY, "pair", "holes: '1'"}};
+} bad[] = {
+    {LOGIT, "pair", "row 1, expert 1: logit "}, {WEIGHT, "fused_topk", "row 1, slot 1: weight "},
+    {WEIGHT, "pair", "row 1, slot 1: weight "}, {ORDER, "radix_select", "row 0, slot 0: expert "},
+    {LINE, "tiny_gemm_16", "fma makes it "},    {FAULTY, "pair", "holes: '1'"}};
 
 START_TEST(reject_recordings)
 {

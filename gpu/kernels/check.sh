@@ -130,6 +130,9 @@ if command -v compute-sanitizer >/dev/null; then
         sanitize $t naive $tiny --kernel naive --rows 17 &
         sanitize $t cublas_pinned $tiny --kernel cublas_pinned --rows 17 &
         wait
+        for kernel in single single_sorted; do
+            sanitize $t $kernel $tiny --kernel $kernel --rows 1,5,17 &
+        done
         sanitize $t merged_front $tiny --kernel merged_front_logits --rows 3,17 &
         sanitize $t radix_select $hard --kernel radix_select --rows 3,40 &
         wait

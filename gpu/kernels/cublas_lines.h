@@ -1,9 +1,10 @@
-/* What cuBLAS was seen to compute on an H200 (13.1, CUDA 13.0), as gpu/reveal revealed it: the table
+/* What cuBLAS 13.1 was seen to compute on an H200, as gpu/reveal revealed it: the table
  * is that of data/reveal-h200/orders.tsv, which tests/test_cublas_h200.c holds it against. Which
- * algorithm cuBLAS takes depends on all of the shape, so nothing is said of others. Plain C as well.
+ * algorithm cuBLAS takes depends on all of the shape, so nothing is said of others. Plain C as
+ * well.
  *
- * With bf16 out the order is that of fp32 out, rounded: the H200's logits of 288 x 4096 and 128 x 512
- * come back so (cases/cublas-h200-*.json); of 256 x 7168 none were recorded. */
+ * With bf16 out the order is that of fp32 out, rounded: the H200's logits of 288 x 4096 and 128 x
+ * 512 come back so (cases/cublas-h200-*.json); of 256 x 7168 none were recorded. */
 #ifndef MOEREF_CUBLAS_LINES_H
 #define MOEREF_CUBLAS_LINES_H
 

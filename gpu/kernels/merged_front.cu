@@ -1,7 +1,7 @@
-/* merged_front: what stands at the front of a MoE block in one pass over the hidden states: the gate
- * weight stacked on a projection of 3584 rows, one GEMM (cuBLAS, bf16 in, fp32 out) over all of it,
- * then one kernel with the top-k (radix select, radix.cuh) of the first columns and a bf16 cast of
- * the rest.
+/* merged_front: what stands at the front of a MoE block in one pass over the hidden states: the
+ * gate weight stacked on a projection of 3584 rows, one GEMM (cuBLAS, bf16 in, fp32 out) over all
+ * of it, then one kernel with the top-k (radix select, radix.cuh) of the first columns and a bf16
+ * cast of the rest.
  *
  *   merged_front          ids and weights
  *   merged_front_logits   copies the logits out, too
@@ -22,10 +22,12 @@
 #include "library.cuh"
 #endif
 
+#define STACK_THREADS 256
+
 /* stacked [experts + FRONT_ROWS, hidden]: the gate, then the projection. */
 __global__ static void stack_step(const uint16_t *gate, size_t of_gate, size_t n, uint16_t *stacked)
 {
-    size_t i = step_index();
+    size_t i = (size_t)blockIdx.x * STACK_THREADS + threadIdx.x;
     if (i < n) stacked[i] = i < of_gate ? gate[i] : front_weight((uint32_t)(i - of_gate));
 }
 
@@ -34,8 +36,8 @@ static int stack(const struct mr_kernel_problem *p, const struct mr_kernel_buffe
 {
     size_t hidden = (size_t)p->router.hidden, n = front_columns(p) * hidden;
     return launched(launch_grid(false, stream,
-                                dim3((unsigned)((n + STEP_THREADS - 1) / STEP_THREADS)),
-                                STEP_THREADS, stack_step, (const uint16_t *)b->gate,
+                                dim3((unsigned)((n + STACK_THREADS - 1) / STACK_THREADS)),
+                                STACK_THREADS, stack_step, (const uint16_t *)b->gate,
                                 (size_t)p->router.experts * hidden, n, (uint16_t *)b->state),
                     "stack", why);
 }

@@ -14,7 +14,7 @@
 #ifndef MOEREF_RADIX_CUH
 #define MOEREF_RADIX_CUH
 
-#include "steps.cuh"
+#include "select.cuh"
 
 #define RADIX_THREADS 256
 #define RADIX_WARPS   (RADIX_THREADS / 32)
@@ -91,8 +91,7 @@ __device__ static inline void radix_groups(const struct routing &r, uint32_t (&r
         float value = ranked_value(largest);
         if (!r.group_by_max) {
             uint32_t who = warp_min(first == largest ? (uint32_t)lane : ~0u);
-            value =
-                plus(value, ranked_value(warp_max((uint32_t)lane == who ? second : first)));
+            value = plus(value, ranked_value(warp_max((uint32_t)lane == who ? second : first)));
         }
         if (lane == 0) s->group[g] = mr_rank(__float_as_uint(value));
     }

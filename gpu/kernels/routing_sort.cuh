@@ -12,6 +12,7 @@
 #define MOST_SORTED_K 32
 #define SORT_ROWS     256 /* of one block, at most */
 #define SORT_WORDS    (SORT_ROWS / 32)
+#define SORT_BATCH    32 /* loads of a thread under way at once */
 #define SORT_ALIKE    8 /* blocks that each count all rows */
 
 struct sorted_out {
@@ -109,11 +110,18 @@ __device__ static inline void sort_run(int experts, int top_k, int rows, int run
         int shares = experts < THREADS ? THREADS / experts : 1;
         for (int t = thread; t < shares * experts; t += THREADS) {
             int e = t % experts, all = 0, before = 0;
-#pragma unroll 8
-            for (int b = t / experts; b < blocks; b += shares) {
-                int c = counts[(size_t)b * experts + e];
-                all += c;
-                before += b < block ? c : 0;
+            for (int b = t / experts; b < blocks; b += shares * SORT_BATCH) {
+                int c[SORT_BATCH];
+#pragma unroll
+                for (int j = 0; j < SORT_BATCH; j++) {
+                    int from_block = b + j * shares;
+                    c[j] = from_block < blocks ? counts[from_block * experts + e] : 0;
+                }
+#pragma unroll
+                for (int j = 0; j < SORT_BATCH; j++) {
+                    all += c[j];
+                    before += b + j * shares < block ? c[j] : 0;
+                }
             }
             atomicAdd(&s->count[e], all);
             atomicAdd(&s->place[e], before);

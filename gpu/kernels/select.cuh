@@ -30,6 +30,17 @@ __device__ static inline float load_logit(const uint16_t *logits, size_t at) /* 
     return __uint_as_float((uint32_t)logits[at] << 16);
 }
 
+__device__ static inline void store_logit(float *out, float x)
+{
+    *out = x;
+}
+__device__ static inline void store_logit(uint16_t *out, float x)
+{
+    uint32_t u = __float_as_uint(x);
+    *out =
+        (uint16_t)((u & 0x7fffffffu) > 0x7f800000u ? 0x7fff : (u + 0x7fff + (u >> 16 & 1)) >> 16);
+}
+
 /* FOR_EXPERTS takes V slots only for more experts than fill this many. */
 template <int V> MR_BOTH constexpr int full_slots(void)
 {

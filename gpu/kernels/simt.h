@@ -130,23 +130,25 @@ static inline void sync_block(void)
 {
     mr_simt_block();
 }
-/* A wait is a barrier, an arrival nothing. */
-static inline void cluster_arrive(void)
+/* All blocks of a cluster run at once, so its barriers come to one. */
+static inline void cluster_begin(uint64_t *, int)
 {
 }
-static inline void cluster_wait(void)
+static inline void cluster_begun(void)
 {
-    mr_simt_cluster();
 }
 #define MR_SIMT_CLUSTER 8
-#define COMMA ,
 #define CLUSTER_SHARED(T, NAME)                                                                    \
     static T NAME##_of_blocks[MR_SIMT_CLUSTER];                                                    \
     T *NAME = &NAME##_of_blocks[blockIdx.x % MR_SIMT_CLUSTER]
-template <typename T> static inline void store_in_block(float *here, T *own, int rank, float value)
+template <typename T> static inline void send_to_block(float *here, T *own, int rank, float value)
 {
     T *first = own - blockIdx.x % MR_SIMT_CLUSTER;
     *(float *)((char *)&first[rank] + ((char *)here - (char *)own)) = value;
+}
+static inline void wait_till_all_came(uint64_t *)
+{
+    mr_simt_cluster();
 }
 static inline void wait_for_producers(void)
 {

@@ -116,16 +116,6 @@ __global__ static void scale_step(struct routing r, float *out)
 }
 
 /* In place: a gate's own bias, in binary32 or rounded to bf16 again. */
-__device__ static inline void store_logit(float *out, float x)
-{
-    *out = x;
-}
-__device__ static inline void store_logit(uint16_t *out, float x)
-{
-    uint32_t u = __float_as_uint(x);
-    *out =
-        (uint16_t)((u & 0x7fffffffu) > 0x7f800000u ? 0x7fff : (u + 0x7fff + (u >> 16 & 1)) >> 16);
-}
 template <typename T>
 __global__ void gate_bias_step(const float *gate_bias, int experts, size_t n, T *logits)
 {

@@ -2,7 +2,7 @@
  * two experts, become the blocks of a cluster, and each warp of such a block has experts of its own.
  * So a block reads an eighth of each row, not all of it: with 144 blocks, tiny_gemm reads every row
  * of the hidden states 144 times, and from a few rows on that is most of what it does. The price: the
- * last sum goes over the cluster, through distributed shared memory and two barriers. */
+ * last sum goes over the cluster, through distributed shared memory. */
 #ifndef MOEREF_TINY_CLUSTER_CUH
 #define MOEREF_TINY_CLUSTER_CUH
 
@@ -12,8 +12,9 @@
 static_assert(CLUSTER == TINY_WARPS, "a block stands for a warp of the line");
 
 template <int ROWS, int EACH> struct cluster_shared {
-    float part[CLUSTER][ROWS * EACH];                 /* of this block's experts, by block */
-    uint4 half[ROWS > 2 ? ROWS : 1][2][32];           /* this block's eighth of a tile of each row */
+    uint4 half[ROWS > 2 ? ROWS : 1][2][32]; /* halves of the tiles of 32 threads, by row */
+    float part[CLUSTER][ROWS * EACH];       /* sums of this block's experts, by sender */
+    uint64_t came;
 };
 
 /* ROWS rows by EACH experts a warp. Lane l of block b is thread 32 b + l of the line. Rows come to
@@ -26,14 +27,15 @@ __global__ void __launch_bounds__(TINY_THREADS, 2)
 {
     constexpr int N = ROWS * EACH;
     constexpr bool staged = ROWS > 2;
-    CLUSTER_SHARED(cluster_shared<ROWS COMMA EACH>, s);
+    typedef struct cluster_shared<ROWS, EACH> shared;
+    CLUSTER_SHARED(shared, s);
     int thread = (int)threadIdx.x, warp = thread / 32, lane = warp_lane();
     int block = (int)blockIdx.x % CLUSTER, group = (int)blockIdx.x / CLUSTER;
     int expert = (group * TINY_WARPS + warp) * EACH, tiles = terms / TINY_TILE;
     int first = block * 32 + lane;
     struct tile w[EACH];
     float sum[N];
-    cluster_arrive();
+    cluster_begin(&s->came, (int)sizeof s->part);
 #pragma unroll
     for (int i = 0; i < N; i++) sum[i] = first < tiles ? 0.0f : -0.0f;
     const uint16_t *of[EACH];
@@ -49,7 +51,10 @@ __global__ void __launch_bounds__(TINY_THREADS, 2)
         int t = base + lane;
         if (staged) {
             if (base >= TINY_THREADS) sync_block();
-            for (int i = thread; i < ROWS * 64; i += TINY_THREADS) {
+#pragma unroll
+            for (int j = 0; j < ROWS * 64; j += TINY_THREADS) {
+                int i = j + thread;
+                if (i >= ROWS * 64) continue;
                 int row = i / 64, at = i % 64, from = row < rows ? row : rows - 1;
                 if (base + at / 2 < tiles)
                     s->half[row][at % 2][at / 2] =
@@ -77,11 +82,10 @@ __global__ void __launch_bounds__(TINY_THREADS, 2)
     }
     int which;
     sum_over_warp<N>(sum, &which);
-    cluster_wait(); /* all blocks have begun: their memory is there */
+    cluster_begun();
     /* Block `warp` ends what this warp's experts are. */
-    if (which >= 0) store_in_block(&s->part[block][which], s, warp, sum[0]);
-    cluster_arrive();
-    cluster_wait();
+    if (which >= 0) send_to_block(&s->part[block][which], s, warp, sum[0]);
+    wait_till_all_came(&s->came);
     if (thread >= N) return;
     int v = thread, r = v / EACH, e = (group * TINY_WARPS + block) * EACH + v % EACH;
     if (r >= rows || e >= experts) return;

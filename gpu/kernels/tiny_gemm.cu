@@ -22,7 +22,7 @@ template <int ROWS>
 static int launch(void *, const struct mr_kernel_problem *p, const struct mr_kernel_buffers *b,
                   void *stream, struct mr_kernel_why why)
 {
-    return launch_tiny_gemm(p, b, ROWS, stream, why);
+    return launch_tiny_gemm(p, b, ROWS, false, stream, why);
 }
 
 template <int EACH, int MOST>

@@ -18,7 +18,7 @@ struct recording {
     char name[256];
     struct mr_safetensors *file;
     struct mr_arith arith;
-    bool declared; /* its line is not "" */
+    bool declared;               /* its line is not "" */
     struct mr_observed observed; /* of the layer at hand */
 };
 
@@ -92,8 +92,12 @@ struct room {
 static void room_new(struct room *m, const struct mr_layer *layer)
 {
     size_t n = (size_t)layer->router->experts, k = (size_t)layer->router->top_k;
-    *m = (struct room){.replayed = malloc(n * 4), .logits = malloc(n * 4), .weights = malloc(k * 4),
-                       .wide = malloc(n * 8), .ids = malloc(k * 4), .found = malloc(k * 8)};
+    *m = (struct room){.replayed = malloc(n * 4),
+                       .logits = malloc(n * 4),
+                       .weights = malloc(k * 4),
+                       .wide = malloc(n * 8),
+                       .ids = malloc(k * 4),
+                       .found = malloc(k * 8)};
     if (layer->bias) m->bias = malloc(n * 4);
     if (layer->gate_bias) m->gate_bias = malloc(n * 4);
     for (size_t e = 0; e < n && m->bias; e++) m->bias[e] = (float)layer->bias[e];
@@ -166,8 +170,10 @@ static bool check_rows(struct folder *f, const struct recording *r, const struct
             fine = FAULT(f, "%s: %s", r->name, f->err.text);
         for (size_t i = 0; i < n && fine; i++) {
             size_t row = rows ? rows[i] : t;
-            if (!o->logits.data) memcpy(m->logits, m->replayed, (size_t)f->router->experts * 4);
-            else fine = check_logits(f, r, row, m, sum);
+            if (!o->logits.data)
+                memcpy(m->logits, m->replayed, (size_t)f->router->experts * 4);
+            else
+                fine = check_logits(f, r, row, m, sum);
             if (fine && o->ids.data) fine = check_choice(f, r, row, m);
         }
     }
@@ -222,16 +228,15 @@ static bool check_layer(struct folder *f, int number, const char *phase)
     for (size_t i = 0; i < f->count; i++) {
         bool found;
         f->at[i].observed = (struct mr_observed){0};
-        if (fine && mr_observed_read(f->at[i].file, number, phase, f->router,
-                                     input.layer.hidden.rows, UINT64_MAX, &f->at[i].observed,
-                                     &found, &f->err))
+        if (fine &&
+            mr_observed_read(f->at[i].file, number, phase, f->router, input.layer.hidden.rows,
+                             UINT64_MAX, &f->at[i].observed, &found, &f->err))
             fine = FAULT(f, "%s", f->err.text);
         else if (fine)
             any |= found;
     }
     room_new(&m, &input.layer);
-    for (size_t i = 0; i < f->count && fine; i++)
-        fine = check_rows(f, &f->at[i], &input.layer, &m);
+    for (size_t i = 0; i < f->count && fine; i++) fine = check_rows(f, &f->at[i], &input.layer, &m);
     if (fine && any) fine = judge(f, &input.layer, number, phase);
     room_free(&m);
     for (size_t i = 0; i < f->count; i++) mr_observed_free(&f->at[i].observed);
