@@ -154,13 +154,40 @@ __device__ static inline void prefetch(const void *p)
     asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
 }
 
+/* Copies to shared memory that go on by themselves: 16 bytes, or 16 bytes of 0 if the source is not
+ * there. A thread closes a group of its copies, and waits until at most N groups are open. */
+__device__ static inline void copy_chunk(uint4 *to, const uint4 *from, bool there)
+{
+    uint32_t shared = (uint32_t)__cvta_generic_to_shared(to);
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(from),
+                 "r"(there ? 16 : 0)
+                 : "memory");
+}
+__device__ static inline void close_copies(void)
+{
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+template <int N> __device__ static inline void wait_copies(void)
+{
+    asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+}
+/* The memory that a launch asks for beside what the kernel declares. */
+__device__ static inline uint4 *dynamic_shared(void)
+{
+    extern __shared__ uint4 memory[];
+    return memory;
+}
+
 /* Blocks of one launch meet. By one thread, between two barriers of the block: what its block wrote
- * is seen by whoever finds it counted. How many came before. */
+ * before is seen by the block of whoever finds it counted (release and acquire are cumulative over
+ * the barriers; PTX ISA, memory consistency model, causality order). How many came before. */
 __device__ static inline uint32_t arrive(uint32_t *counter)
 {
-    __threadfence();
-    uint32_t before = atomicAdd(counter, 1u);
-    __threadfence();
+    uint32_t before;
+    asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;"
+                 : "=r"(before)
+                 : "l"(counter)
+                 : "memory");
     return before;
 }
 __device__ static inline void wait_until(const uint32_t *counter, uint32_t arrived)
@@ -168,7 +195,6 @@ __device__ static inline void wait_until(const uint32_t *counter, uint32_t arriv
     uint32_t now;
     do asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(counter) : "memory");
     while (now < arrived);
-    __threadfence();
 }
 
 /* c += a b, 16 x 8 x 16, bf16 to fp32. Lane 4 g + t has of a the rows g (a[0], a[2]) and g + 8

@@ -104,12 +104,17 @@ static void fail(const char *what)
 static void multiply(struct fiber *lane)
 {
     const struct mr_mma *mma = mr_mma_find("hopper-bf16", 11);
-    uint32_t any = 0;
-    for (int i = 0; i < 32; i++) {
-        for (int j = 0; j < 4; j++) any |= lane[i].mma.a[j] | __float_as_uint(lane[i].mma.c[j]);
-        any |= lane[i].mma.b[0] | lane[i].mma.b[1];
-    }
-    for (int i = 0; i < 32 && any; i++) /* from +0 alone comes +0 */
+    uint32_t a = 0, b = 0, c = 0;
+    bool finite = true;
+    for (int i = 0; i < 32; i++)
+        for (int j = 0; j < 4; j++) {
+            uint32_t x = lane[i].mma.a[j], y = lane[i].mma.b[j % 2];
+            a |= x, b |= y, c |= __float_as_uint(lane[i].mma.c[j]);
+            for (int h = 0; h < 32; h += 16)
+                finite &= (x >> h & 0x7f80) != 0x7f80 && (y >> h & 0x7f80) != 0x7f80;
+        }
+    if (finite && c == 0 && (a == 0 || b == 0)) return; /* +0 stays +0 */
+    for (int i = 0; i < 32; i++)
         for (int j = 0; j < 4; j++) {
             uint32_t a[16], b[16];
             for (int k = 0; k < 16; k++) {

@@ -170,6 +170,21 @@ static inline float load_shared_value(const float *p)
 static inline void prefetch(const void *)
 {
 }
+static inline void copy_chunk(uint4 *to, const uint4 *from, bool there)
+{
+    *to = there ? *from : uint4{0, 0, 0, 0};
+}
+static inline void close_copies(void)
+{
+}
+template <int N> static inline void wait_copies(void)
+{
+}
+static inline uint4 *dynamic_shared(void)
+{
+    static uint4 memory[227 * 1024 / 16];
+    return memory;
+}
 /* Blocks run one after the other: the last one may find that it is, but none can wait. */
 static inline uint32_t arrive(uint32_t *counter)
 {

@@ -10,6 +10,29 @@
  * all of it is batch-invariant. single.cuh explains the work. */
 #include "single.cuh"
 
+typedef void single_function(struct routing, struct single_work, struct single_data,
+                             struct sorted_out);
+
+static bool by_tiles(const struct mr_kernel_problem *p)
+{
+    return p->rows > SINGLE_FEW;
+}
+static int shared_of(const struct mr_kernel_problem *p)
+{
+    return by_tiles(p) ? TILE_SHARED : 0;
+}
+static single_function *find_kernel(const struct mr_kernel_problem *p, bool sorted)
+{
+    single_function *kernel;
+#define FIND(V)                                                                                    \
+    kernel = by_tiles(p)                                                                           \
+                 ? (sorted ? single_kernel<V, true, true> : single_kernel<V, false, true>)         \
+                 : (sorted ? single_kernel<V, true, false> : single_kernel<V, false, false>)
+    FOR_EXPERTS(p->router.experts, FIND);
+#undef FIND
+    return kernel;
+}
+
 /* How many blocks the GPU holds at once; what a launch needs to know. */
 struct single_handle {
     int resident;
@@ -31,33 +54,34 @@ static int resident_blocks(const void *)
 static void release(void *)
 {
 }
-template <int V, bool SORTED>
-static cudaError_t launch_single(int blocks, void *, const struct routing &r,
-                                 const struct single_work &w, const struct single_data &d,
-                                 const struct sorted_out &out)
+static cudaError_t launch_single(single_function *kernel, int blocks, int, void *,
+                                 const struct routing &r, const struct single_work &w,
+                                 const struct single_data &d, const struct sorted_out &out)
 {
     static const int steps[] = {SINGLE_MULTIPLY, SINGLE_FINISH, SINGLE_SORT};
     struct single_work step = w;
     if (w.finishers == 1)
-        return launch_grid(false, nullptr, dim3((unsigned)blocks), SINGLE_THREADS,
-                           single_kernel<V, SORTED>, r, w, d, out);
+        return launch_grid(false, nullptr, dim3((unsigned)blocks), SINGLE_THREADS, kernel, r, w, d,
+                           out);
     for (int i = 0; i < 3; i++) {
         step.steps = steps[i];
-        launch_grid(false, nullptr, dim3((unsigned)blocks), SINGLE_THREADS,
-                    single_kernel<V, SORTED>, r, step, d, out);
+        launch_grid(false, nullptr, dim3((unsigned)blocks), SINGLE_THREADS, kernel, r, step, d,
+                    out);
     }
     return cudaSuccess;
 }
 #else
-template <int V, bool SORTED> static cudaError_t count_resident(int *resident)
+static cudaError_t count_resident(single_function *kernel, int shared, int *resident)
 {
     int device, processors, each;
     cudaError_t status = cudaGetDevice(&device);
     if (status == cudaSuccess)
         status = cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
     if (status == cudaSuccess)
-        status = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, single_kernel<V, SORTED>,
-                                                               SINGLE_THREADS, 0);
+        status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
+    if (status == cudaSuccess)
+        status = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, kernel, SINGLE_THREADS,
+                                                               (size_t)shared);
     if (status == cudaSuccess) *resident = processors * each;
     return status;
 }
@@ -65,13 +89,10 @@ static int prepare(const struct mr_kernel_problem *p, const struct mr_kernel_buf
                    void *stream, void **handle, struct mr_kernel_why why)
 {
     int resident = 0;
-    cudaError_t counted, status =
+    cudaError_t status =
         cudaMemsetAsync(b->state, 0, SINGLE_COUNTERS * sizeof(uint32_t), (cudaStream_t)stream);
-#define COUNT(V)                                                                                   \
-    counted = b->sorted ? count_resident<V, true>(&resident) : count_resident<V, false>(&resident)
-    FOR_EXPERTS(p->router.experts, COUNT);
-#undef COUNT
-    if (status == cudaSuccess) status = counted;
+    if (status == cudaSuccess)
+        status = count_resident(find_kernel(p, b->sorted != nullptr), shared_of(p), &resident);
     if (status == cudaSuccess) *handle = new single_handle{resident};
     return launched(status, "single", why);
 }
@@ -84,21 +105,21 @@ static void release(void *handle)
     delete (struct single_handle *)handle;
 }
 /* Blocks that wait for each other must all be there: cooperative. (A graph keeps the attribute.) */
-template <int V, bool SORTED>
-static cudaError_t launch_single(int blocks, void *stream, const struct routing &r,
-                                 const struct single_work &w, const struct single_data &d,
-                                 const struct sorted_out &out)
+static cudaError_t launch_single(single_function *kernel, int blocks, int shared, void *stream,
+                                 const struct routing &r, const struct single_work &w,
+                                 const struct single_data &d, const struct sorted_out &out)
 {
     cudaLaunchConfig_t config = {};
     cudaLaunchAttribute attribute = {};
     config.gridDim = dim3((unsigned)blocks);
     config.blockDim = dim3(SINGLE_THREADS);
+    config.dynamicSmemBytes = (size_t)shared;
     config.stream = (cudaStream_t)stream;
     attribute.id = cudaLaunchAttributeCooperative;
     attribute.val.cooperative = 1;
     config.attrs = &attribute;
     config.numAttrs = w.finishers > 1 ? 1 : 0;
-    return cudaLaunchKernelEx(&config, single_kernel<V, SORTED>, r, w, d, out);
+    return cudaLaunchKernelEx(&config, kernel, r, w, d, out);
 }
 #endif
 
@@ -119,13 +140,23 @@ static void line(const struct mr_kernel_problem *, char *out, size_t size)
     snprintf(out, size, "%s", SINGLE_LINE);
 }
 
-/* Rows that a block finishes: with sorting each run costs all the others the reading of its
+/* Rows that a block finishes. Where runs are sorted, each costs all the others the reading of its
  * counts. */
 static int rows_of_run(const struct mr_kernel_problem *p, int blocks, bool sorted)
 {
     int group = single_group(p->router.experts), each = (int)ceil_div(p->rows, blocks);
-    if (p->rows <= group || (sorted && each < group)) return group;
-    return each;
+    return sorted && p->rows > SORT_ROWS && each < group ? group : each;
+}
+static int tile_units(const struct mr_kernel_problem *p)
+{
+    return (int)(ceil_div(p->rows, TILE_ROWS) * ceil_div(p->router.experts, TILE_EXPERTS));
+}
+/* Units of all of K, unless units of one slice are done sooner: in fewer rounds. */
+static int parts_of(const struct mr_kernel_problem *p, int resident)
+{
+    int units = tile_units(p), slices = (int)ceil_div(p->router.hidden, SINGLE_SLICE);
+    int whole = (int)ceil_div(units, resident) * slices;
+    return (int)ceil_div(units * slices, resident) < whole ? slices : 1;
 }
 static uint64_t partial_bytes(const struct mr_kernel_problem *p)
 {
@@ -152,11 +183,14 @@ static int launch(void *handle, const struct mr_kernel_problem *p,
     w.tiles = (int)ceil_div(r.experts, SINGLE_EXPERTS);
     w.slices = (int)ceil_div(w.hidden, SINGLE_SLICE);
     w.steps = SINGLE_ALL;
-    int blocks = w.tiles * w.slices, runs = (int)ceil_div(r.rows, single_group(r.experts));
-    if (blocks < runs) blocks = runs;
+    w.parts = by_tiles(p) ? parts_of(p, resident_blocks(handle)) : w.slices;
+    int blocks = by_tiles(p) ? tile_units(p) * w.parts : w.tiles * w.slices;
+    if (blocks < r.rows) blocks = r.rows; /* that many can finish one each */
     if (blocks > resident_blocks(handle)) blocks = resident_blocks(handle);
     w.run = rows_of_run(p, blocks, SORTED);
     w.finishers = (int)ceil_div(r.rows, w.run);
+    w.sorters = w.finishers;
+    if (SORTED && r.rows <= SORT_ROWS && w.sorters > SORT_ALIKE) w.sorters = SORT_ALIKE;
     if (SORTED && w.run > SORT_ROWS) {
         SAY(why, "%d rows: at most %d", r.rows, blocks * SORT_ROWS);
         return MR_KERNEL_FAILED;
@@ -172,19 +206,17 @@ static int launch(void *handle, const struct mr_kernel_problem *p,
                             (int *)((char *)b->scratch + partial_bytes(p)),
                             (uint32_t *)b->state};
     struct sorted_out out = {TILE, b->counts, b->sorted, b->sorted_total, b->tile_expert};
-    cudaError_t status;
-#define LAUNCH(V) status = launch_single<V, SORTED>(blocks, stream, r, w, d, out)
-    FOR_EXPERTS(r.experts, LAUNCH);
-#undef LAUNCH
+    cudaError_t status =
+        launch_single(find_kernel(p, SORTED), blocks, shared_of(p), stream, r, w, d, out);
     return launched(status, "single", why);
 }
 
 #define SORTED_ROWS 32768 /* SORT_ROWS in each of 128 blocks */
-#define SINGLE(NAME, FAMILY, ABOUT, MORE, PROMISE, SORTED, TILE, MOST)                                 \
+#define SINGLE(NAME, FAMILY, ABOUT, MORE, PROMISE, SORTED, TILE, MOST)                             \
     {                                                                                              \
         .abi = MR_KERNEL_ABI, .family = FAMILY, .name = NAME, .summary = ABOUT,                    \
-        .memory = MR_KERNEL_WHERE, .min_rows = 1, .max_rows = MOST, .hidden_types = MR_KERNEL_BF16,   \
-        .gate_types = MR_KERNEL_BF16,                                                              \
+        .memory = MR_KERNEL_WHERE, .min_rows = 1, .max_rows = MOST,                                \
+        .hidden_types = MR_KERNEL_BF16, .gate_types = MR_KERNEL_BF16,                              \
         .gives = MR_GIVES_LOGITS | MR_GIVES_IDS | MR_GIVES_WEIGHTS | MORE,                         \
         .logits_type = MR_KERNEL_FP32, .weights_type = MR_KERNEL_FP32, .tile = TILE,               \
         .promises =                                                                                \
