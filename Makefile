@@ -61,7 +61,7 @@ GPUOBJ := $(patsubst %.c,$(BUILD)/%.o,tools/common.c $(filter-out gpu/main.c gpu
 GPU_PLUGINS := $(patsubst %.c,$(BUILD)/%.so,$(wildcard tests/gpu/*.c))
 COMMIT := $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
 
-.PHONY: help all deps demo test check-long check-bugs check-oracles bench asan ubsan tsan fuzz gpu \
+.PHONY: gpu-check help all deps demo test check-long check-bugs check-oracles bench asan ubsan tsan fuzz gpu \
 	install showconfig clean format probe
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
@@ -181,6 +181,10 @@ else
 $(BUILD)/moeref-gpu: $(BUILD)/tests/moeref-gpu $(GPU_MODE)
 	cp $< $@
 endif
+
+## gpu-check: on a machine with a GPU: builds, runs, judges, times and sanitizes every kernel; under 10 minutes
+gpu-check: all gpu
+	sh gpu/kernels/check.sh $(BUILD)/gpu-check $(BUILD)/moeref-gpu
 
 ## demo: routes the four shipped cases and prints their tables; replays an H200's router GEMMs
 demo: all

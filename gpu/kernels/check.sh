@@ -136,9 +136,6 @@ if command -v compute-sanitizer >/dev/null; then
         sanitize $t merged_front $tiny --kernel merged_front_logits --rows 3,17 &
         sanitize $t radix_select $hard --kernel radix_select --rows 3,40 &
         wait
-        sanitize $t tiny_gemm_cluster $tiny --kernel tiny_gemm_cluster --rows 1,5,16 &
-        sanitize $t pair_cluster $tiny --kernel pair_cluster --rows 1,16 &
-        wait
     done
     for log in "$logs"/sanitizer.*; do
         if ! grep -q 'SUMMARY: 0 ' "$log" || grep -q 'SUMMARY: [1-9]\|^status ' "$log"; then

@@ -60,63 +60,6 @@ __device__ static inline void sync_block(void)
 {
     __syncthreads();
 }
-/* A cluster's blocks send each other words: each has a barrier that counts the bytes that have come
- * (PTX ISA, mbarrier and st.async). No memory fence is needed, as with barriers of the cluster. */
-__device__ static inline uint32_t shared_address(const void *p)
-{
-    return (uint32_t)__cvta_generic_to_shared(p);
-}
-/* So many bytes will come. All threads; then cluster_begun() before anything is sent: the barriers
- * of the other blocks are there. */
-__device__ static inline void cluster_begin(uint64_t *came, int bytes)
-{
-    if (threadIdx.x == 0) {
-        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(came))
-                     : "memory");
-        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-        asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(
-                         shared_address(came)),
-                     "r"(bytes)
-                     : "memory");
-    }
-    sync_warp();
-    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
-}
-__device__ static inline void cluster_begun(void)
-{
-    asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
-}
-/* Shared memory of a cluster's blocks, one T each; NAME points to this block's. */
-#define CLUSTER_SHARED(T, NAME)                                                                    \
-    __shared__ T NAME##_of_block;                                                                  \
-    T *NAME = &NAME##_of_block
-/* Stores where block `rank` of the cluster has what `here` is in this one. */
-template <typename T>
-__device__ static inline void send_to_block(float *here, T *own, int rank, float value)
-{
-    uint32_t to, came;
-    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
-                 : "=r"(to)
-                 : "r"(shared_address(here)), "r"(rank));
-    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
-                 : "=r"(came)
-                 : "r"(shared_address(&own->came)), "r"(rank));
-    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(
-                     to),
-                 "r"(__float_as_uint(value)), "r"(came)
-                 : "memory");
-}
-__device__ static inline void wait_till_all_came(uint64_t *came)
-{
-    uint32_t done;
-    do asm volatile("{\n.reg .pred p;\n"
-                    "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], 0;\n"
-                    "selp.u32 %0, 1, 0, p;\n}"
-                    : "=r"(done)
-                    : "r"(shared_address(came))
-                    : "memory");
-    while (!done);
-}
 __device__ static inline void wait_for_producers(void)
 {
     asm volatile("griddepcontrol.wait;" ::: "memory");

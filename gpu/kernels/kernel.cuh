@@ -19,19 +19,13 @@ static inline const char *cudaGetErrorString(cudaError_t)
     return "no error";
 }
 template <typename... P, typename... A>
-static cudaError_t launch_clusters(int cluster, void *, dim3 blocks, int threads,
-                                   void (*kernel)(P...), A... args)
+static cudaError_t launch_grid(bool, void *, dim3 blocks, int threads, void (*kernel)(P...),
+                               A... args)
 {
     auto body = [&]() { kernel(P(args)...); };
     mr_simt_run(
-        blocks, threads, cluster, [](void *f) { (*(decltype(body) *)f)(); }, &body);
+        blocks, threads, [](void *f) { (*(decltype(body) *)f)(); }, &body);
     return cudaSuccess;
-}
-template <typename... P, typename... A>
-static cudaError_t launch_grid(bool, void *stream, dim3 blocks, int threads, void (*kernel)(P...),
-                               A... args)
-{
-    return launch_clusters(1, stream, blocks, threads, kernel, args...);
 }
 #else
 #define MR_KERNEL_WHERE       MR_MEMORY_DEVICE
@@ -57,17 +51,6 @@ static cudaError_t launch_grid(bool dependent, void *stream, dim3 blocks, int th
     attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attribute.val.programmaticStreamSerializationAllowed = 1;
     return launch_with(dependent ? &attribute : nullptr, stream, blocks, threads, kernel, args...);
-}
-/* Never dependent. */
-template <typename... P, typename... A>
-static cudaError_t launch_clusters(int cluster, void *stream, dim3 blocks, int threads,
-                                   void (*kernel)(P...), A... args)
-{
-    cudaLaunchAttribute attribute = {};
-    attribute.id = cudaLaunchAttributeClusterDimension;
-    attribute.val.clusterDim.x = (unsigned)cluster;
-    attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
-    return launch_with(&attribute, stream, blocks, threads, kernel, args...);
 }
 #endif
 

@@ -3,14 +3,12 @@
  * still runs, and waits for it before it reads logits.
  *
  *   pair           any rows
- *   pair_cluster   up to 16 rows, by tiny_cluster.cuh: the same bits
- *   pair_late      up to 16 rows, fused_topk let in when tiny_gemm has its products
  *
  * Launches: 2 up to 16 rows; above, the GEMM's one or two and 1. Arithmetic line:
  * fma/deal:256x16:pairs up to 16 rows; above, what cuBLAS was measured to do (cublas_lines.h). So a
  * token's logits change at 17 rows: not batch-invariant. With a gate's own bias: up to 16 rows. */
 #include "fused_topk.cuh"
-#include "tiny_cluster.cuh"
+#include "tiny_gemm.cuh"
 #ifndef MR_SIMT
 #include "library.cuh"
 #endif
@@ -27,23 +25,9 @@ static int supports(const struct mr_kernel_problem *p, struct mr_kernel_why why)
 }
 
 static int small_launch(const struct mr_kernel_problem *p, const struct mr_kernel_buffers *b,
-                        bool late, void *stream, struct mr_kernel_why why)
+                        void *stream, struct mr_kernel_why why)
 {
-    int status = launch_tiny_gemm(p, b, TINY_ROWS, late, stream, why);
-    if (status != MR_KERNEL_OK) return status;
-    return launch_fused_topk<float>(p, b, (const float *)b->logits, p->pdl, stream, why);
-}
-
-static int launch_late(void *, const struct mr_kernel_problem *p, const struct mr_kernel_buffers *b,
-                       void *stream, struct mr_kernel_why why)
-{
-    return small_launch(p, b, true, stream, why);
-}
-static int launch_cluster(void *, const struct mr_kernel_problem *p,
-                          const struct mr_kernel_buffers *b, void *stream,
-                          struct mr_kernel_why why)
-{
-    int status = launch_tiny_cluster<2, PAIR_TINY>(p, b, stream, why);
+    int status = launch_tiny_gemm(p, b, TINY_ROWS, stream, why);
     if (status != MR_KERNEL_OK) return status;
     return launch_fused_topk<float>(p, b, (const float *)b->logits, p->pdl, stream, why);
 }
@@ -57,7 +41,7 @@ static void line(const struct mr_kernel_problem *, char *out, size_t size)
 static int launch(void *, const struct mr_kernel_problem *p, const struct mr_kernel_buffers *b,
                   void *stream, struct mr_kernel_why why)
 {
-    return small_launch(p, b, false, stream, why);
+    return small_launch(p, b, stream, why);
 }
 #define PAIR_CALLS .launch = launch
 #else
@@ -93,7 +77,7 @@ static void release(void *handle)
 static int launch(void *handle, const struct mr_kernel_problem *p,
                   const struct mr_kernel_buffers *b, void *stream, struct mr_kernel_why why)
 {
-    if (p->rows <= PAIR_TINY) return small_launch(p, b, false, stream, why);
+    if (p->rows <= PAIR_TINY) return small_launch(p, b, stream, why);
     struct cublas *c = (struct cublas *)handle;
     int status = cublas_use(c, stream, b->scratch, why);
     if (status == MR_KERNEL_OK && p->delay_ns > 0)
@@ -121,12 +105,4 @@ static int launch(void *handle, const struct mr_kernel_problem *p,
 static const struct mr_kernel pair =
     PAIR("pair", "tiny_gemm up to 16 rows, cuBLAS above, chained to fused_topk", PAIR_MOST,
          PAIR_CALLS);
-static const struct mr_kernel pair_cluster =
-    PAIR("pair_cluster", "tiny_gemm_cluster, chained to fused_topk", PAIR_TINY,
-         .launch = launch_cluster);
-static const struct mr_kernel pair_late =
-    PAIR("pair_late", "pair up to 16 rows, fused_topk let in later", PAIR_TINY,
-         .launch = launch_late);
 MR_KERNEL_ADD(pair)
-MR_KERNEL_ADD(pair_late)
-MR_KERNEL_ADD(pair_cluster)

@@ -51,7 +51,7 @@ float mr_simt_exp(float x)
 
 struct mr_simt mr_simt;
 
-#define MOST_THREADS 2048 /* of a cluster */
+#define MOST_THREADS 1024
 #define STACK_BYTES  (64 * 1024)
 
 struct operands {
@@ -77,8 +77,8 @@ struct barrier {
 static struct {
     ucontext_t scheduler;
     struct fiber fiber[MOST_THREADS];
-    struct barrier warp[MOST_THREADS / 32], block[MR_SIMT_CLUSTER], cluster;
-    int threads, block_threads, now, done, ready_count, ready[MOST_THREADS];
+    struct barrier warp[MOST_THREADS / 32], block;
+    int threads, now, done, ready_count, ready[MOST_THREADS];
     uint64_t random;
     void (*body)(void *);
     void *data;
@@ -181,18 +181,8 @@ void mr_simt_mma(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])
 
 void mr_simt_block(void)
 {
-    int which = run.now / run.block_threads;
-    if (++run.block[which].arrived == run.block_threads) {
-        run.block[which].arrived = 0;
-        for (int i = 0; i < run.block_threads; i++) wake(which * run.block_threads + i);
-    }
-    sleep_fiber();
-}
-
-void mr_simt_cluster(void)
-{
-    if (++run.cluster.arrived == run.threads) {
-        run.cluster.arrived = 0;
+    if (++run.block.arrived == run.threads) {
+        run.block.arrived = 0;
         for (int i = 0; i < run.threads; i++) wake(i);
     }
     sleep_fiber();
@@ -205,11 +195,9 @@ static void start(void)
     swapcontext(&run.fiber[run.now].context, &run.scheduler);
 }
 
-/* One block, or the blocks of a cluster. */
-static void run_blocks(unsigned x, unsigned y)
+static void run_block(void)
 {
-    memset(run.block, 0, sizeof run.block);
-    run.cluster.arrived = run.ready_count = run.done = 0;
+    run.block.arrived = run.ready_count = run.done = 0;
     for (int t = 0; t < run.threads; t++) {
         struct fiber *f = &run.fiber[t];
         if (!f->stack) f->stack = (char *)malloc(STACK_BYTES);
@@ -228,26 +216,26 @@ static void run_blocks(unsigned x, unsigned y)
         int i = (int)((run.random >> 33) % (uint64_t)run.ready_count);
         run.now = run.ready[i];
         run.ready[i] = run.ready[--run.ready_count];
-        mr_simt.thread = dim3((unsigned)(run.now % run.block_threads));
-        mr_simt.block = dim3(x + (unsigned)(run.now / run.block_threads), y);
+        mr_simt.thread = dim3((unsigned)run.now);
         swapcontext(&run.scheduler, &run.fiber[run.now].context);
         run.done += run.fiber[run.now].done;
     }
     if (run.done != run.threads) fail("threads wait for others that have ended");
 }
 
-void mr_simt_run(dim3 blocks, int threads, int cluster, void (*body)(void *), void *context)
+void mr_simt_run(dim3 blocks, int threads, void (*body)(void *), void *context)
 {
-    if (threads > 1024 || threads % 32 != 0) fail("bad number of threads");
-    if (cluster > MR_SIMT_CLUSTER || blocks.x % (unsigned)cluster != 0) fail("bad cluster");
-    run.block_threads = threads;
-    run.threads = threads * cluster;
+    if (threads > MOST_THREADS || threads % 32 != 0) fail("bad number of threads");
+    run.threads = threads;
     run.body = body;
     run.data = context;
     mr_simt.threads = dim3((unsigned)threads);
     mr_simt.blocks = blocks;
     for (unsigned y = 0; y < blocks.y; y++)
-        for (unsigned x = 0; x < blocks.x; x += (unsigned)cluster) run_blocks(x, y);
+        for (unsigned x = 0; x < blocks.x; x++) {
+            mr_simt.block = dim3(x, y);
+            run_block();
+        }
 }
 
 #define MOST_KERNELS 64

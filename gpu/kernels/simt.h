@@ -62,9 +62,7 @@ enum mr_simt_op {
 uint32_t mr_simt_warp(enum mr_simt_op op, uint32_t value, int argument);
 void mr_simt_mma(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]);
 void mr_simt_block(void);
-void mr_simt_cluster(void);
-/* cluster: so many neighbours in x run at once. */
-void mr_simt_run(dim3 blocks, int threads, int cluster, void (*body)(void *), void *context);
+void mr_simt_run(dim3 blocks, int threads, void (*body)(void *), void *context);
 
 static inline float __uint_as_float(uint32_t u)
 {
@@ -129,26 +127,6 @@ static inline void sync_warp(void)
 static inline void sync_block(void)
 {
     mr_simt_block();
-}
-/* All blocks of a cluster run at once, so its barriers come to one. */
-static inline void cluster_begin(uint64_t *, int)
-{
-}
-static inline void cluster_begun(void)
-{
-}
-#define MR_SIMT_CLUSTER 8
-#define CLUSTER_SHARED(T, NAME)                                                                    \
-    static T NAME##_of_blocks[MR_SIMT_CLUSTER];                                                    \
-    T *NAME = &NAME##_of_blocks[blockIdx.x % MR_SIMT_CLUSTER]
-template <typename T> static inline void send_to_block(float *here, T *own, int rank, float value)
-{
-    T *first = own - blockIdx.x % MR_SIMT_CLUSTER;
-    *(float *)((char *)&first[rank] + ((char *)here - (char *)own)) = value;
-}
-static inline void wait_till_all_came(uint64_t *)
-{
-    mr_simt_cluster();
 }
 static inline void wait_for_producers(void)
 {

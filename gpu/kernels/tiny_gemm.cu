@@ -4,15 +4,13 @@
  *
  *   tiny_gemm_16   up to 16 rows: each block has them all (hidden above 4096: up to 8 of them)
  *   tiny_gemm_64   up to 64 rows: shared out evenly among layers of blocks, up to 8 to each
- *   tiny_gemm_cluster, tiny_gemm_cluster_3   up to 16, 8 rows: clusters of 8 blocks, two or three
- *                  experts a warp; the same sums (tiny_cluster.cuh)
  *
  * Launches: 1. hidden: any multiple of 16. bf16 in, fp32 out.
  * Arithmetic line: fma/deal:256x16:pairs. Thread t chains its tiles t, t + 256, ...; lanes are
  * added by xor 1, 2, 4, 8, 16, and then the 8 warps alike, which is one tree over 256 threads. The
  * gate's own bias is added last. It is the same for every number of rows, so logits are
  * batch-invariant. */
-#include "tiny_cluster.cuh"
+#include "tiny_gemm.cuh"
 
 static void line(const struct mr_kernel_problem *, char *out, size_t size)
 {
@@ -22,15 +20,7 @@ template <int ROWS>
 static int launch(void *, const struct mr_kernel_problem *p, const struct mr_kernel_buffers *b,
                   void *stream, struct mr_kernel_why why)
 {
-    return launch_tiny_gemm(p, b, ROWS, false, stream, why);
-}
-
-template <int EACH, int MOST>
-static int launch_in_clusters(void *, const struct mr_kernel_problem *p,
-                              const struct mr_kernel_buffers *b, void *stream,
-                              struct mr_kernel_why why)
-{
-    return launch_tiny_cluster<EACH, MOST>(p, b, stream, why);
+    return launch_tiny_gemm(p, b, ROWS, stream, why);
 }
 
 #define TINY_GEMM(NAME, ROWS, LAUNCH, ABOUT)                                                       \
@@ -46,12 +36,5 @@ static const struct mr_kernel up_to_16 =
     TINY_GEMM("tiny_gemm_16", 16, launch<16>, "two experts a block, all rows in it");
 static const struct mr_kernel up_to_64 =
     TINY_GEMM("tiny_gemm_64", 64, launch<8>, "two experts and up to 8 rows a block");
-#define IN_CLUSTERS(EACH, MOST) (launch_in_clusters<EACH, MOST>)
-static const struct mr_kernel clusters = TINY_GEMM(
-    "tiny_gemm_cluster", 16, IN_CLUSTERS(2, 16), "clusters of 8 blocks, two experts a warp");
-static const struct mr_kernel clusters_3 = TINY_GEMM(
-    "tiny_gemm_cluster_3", 8, IN_CLUSTERS(3, 8), "clusters of 8 blocks, three experts a warp");
 MR_KERNEL_ADD(up_to_16)
 MR_KERNEL_ADD(up_to_64)
-MR_KERNEL_ADD(clusters)
-MR_KERNEL_ADD(clusters_3)

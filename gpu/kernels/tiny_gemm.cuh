@@ -68,12 +68,11 @@ __device__ static inline void sum_over_warp(float *v, int *which, int first = 0,
 
 /* ROWS rows by two experts a block. Thread t has tiles t, t + 256, ... of 16 positions; TILES of
  * them are loaded ahead: with hidden <= 256 * 16 * TILES that is all of the weights, before the
- * hidden states are there. Threads without a tile hold -0, which adds nothing to anything. late: a
- * dependent kernel is let in before the reduction, else at once. */
+ * hidden states are there. Threads without a tile hold -0, which adds nothing to anything. */
 template <int ROWS, int TILES>
 __global__ void __launch_bounds__(TINY_THREADS, 2)
     tiny_gemm(const uint16_t *hidden, const uint16_t *gate, const float *gate_bias, float *logits,
-              int rows, int experts, int terms, int delay_ns, int late)
+              int rows, int experts, int terms, int delay_ns)
 {
     constexpr int N = ROWS * TINY_EXPERTS;
     __shared__ float part[TINY_WARPS][N];
@@ -92,7 +91,7 @@ __global__ void __launch_bounds__(TINY_THREADS, 2)
         w[j][0] = load_constant_tile(one, t);
         w[j][1] = load_constant_tile(two, t);
     }
-    if (!late) let_consumers_start();
+    let_consumers_start();
     wait_for_producers();
     spin(delay_ns);
     for (int base = 0; base < tiles; base += TINY_THREADS * TILES) {
@@ -113,7 +112,6 @@ __global__ void __launch_bounds__(TINY_THREADS, 2)
             }
         }
     }
-    if (late) let_consumers_start();
     int which;
     sum_over_warp<N>(sum, &which);
     if (which >= 0) part[thread / 32][which] = sum[0];
@@ -134,24 +132,23 @@ __global__ void __launch_bounds__(TINY_THREADS, 2)
 /* The kernel compiled for that many rows a block, from ROWS up. */
 template <int ROWS>
 static cudaError_t launch_tiny_rows(int block_rows, dim3 blocks, const struct mr_kernel_problem *p,
-                                    const struct mr_kernel_buffers *b, bool late, void *stream)
+                                    const struct mr_kernel_buffers *b, void *stream)
 {
     if constexpr (ROWS < TINY_ROWS)
-        if (ROWS < block_rows) return launch_tiny_rows<ROWS + 1>(block_rows, blocks, p, b, late, stream);
-    void (*kernel)(const uint16_t *, const uint16_t *, const float *, float *, int, int, int, int,
-                   int) =
+        if (ROWS < block_rows) return launch_tiny_rows<ROWS + 1>(block_rows, blocks, p, b, stream);
+    void (*kernel)(const uint16_t *, const uint16_t *, const float *, float *, int, int, int, int) =
         tiny_gemm<ROWS, 1>;
     if constexpr (ROWS <= TINY_ROWS_TWO_TILES)
         if (p->router.hidden > TINY_THREADS * TINY_TILE) kernel = tiny_gemm<ROWS, 2>;
     /* First of a chain, so never dependent. */
     return launch_grid(false, stream, blocks, TINY_THREADS, kernel, (const uint16_t *)b->hidden,
                        (const uint16_t *)b->gate, b->gate_bias, (float *)b->logits, p->rows,
-                       p->router.experts, p->router.hidden, p->delay_ns, (int)late);
+                       p->router.experts, p->router.hidden, p->delay_ns);
 }
 
 /* block_rows: rows of one block, at most. */
 static inline int launch_tiny_gemm(const struct mr_kernel_problem *p,
-                                   const struct mr_kernel_buffers *b, int block_rows, bool late,
+                                   const struct mr_kernel_buffers *b, int block_rows,
                                    void *stream, struct mr_kernel_why why)
 {
     if (p->router.hidden > TINY_THREADS * TINY_TILE && block_rows > TINY_ROWS_TWO_TILES)
@@ -159,7 +156,7 @@ static inline int launch_tiny_gemm(const struct mr_kernel_problem *p,
     unsigned shares = ceil_div(p->rows, block_rows);
     dim3 blocks(ceil_div(p->router.experts, TINY_EXPERTS), shares);
     int each = (int)ceil_div(p->rows, (int)shares);
-    return launched(launch_tiny_rows<1>(each, blocks, p, b, late, stream), "tiny_gemm", why);
+    return launched(launch_tiny_rows<1>(each, blocks, p, b, stream), "tiny_gemm", why);
 }
 
 static inline int tiny_gemm_supported(const struct mr_kernel_problem *p, struct mr_kernel_why why)
