@@ -57,7 +57,7 @@ static void set_models(struct state *s, bool given)
 {
     const struct verify_request *q = s->request;
     size_t n = s->report->source_count;
-    const char **text = need(n, sizeof *text);
+    const char **text = s->report->source_arith = need(n, sizeof *text);
     bool same = true;
     s->line = need(n, sizeof *s->line);
     s->model = need(n, sizeof *s->model);
@@ -79,7 +79,6 @@ static void set_models(struct state *s, bool given)
                                             .models = s->model,
                                             .ordered = q->ordered};
     s->report->arith = same ? text[0] : "of each file its own";
-    s->report->source_arith = text;
 }
 
 /* Arithmetics whose power is told; those of the bias only if there is one. */
