@@ -57,8 +57,9 @@ static void set_models(struct state *s, bool given)
 {
     const struct verify_request *q = s->request;
     size_t n = s->report->source_count;
-    const char **text = s->report->source_arith = need(n, sizeof *text);
+    const char **text = need(n, sizeof *text);
     bool same = true;
+    s->report->source_arith = text;
     s->line = need(n, sizeof *s->line);
     s->model = need(n, sizeof *s->model);
     for (size_t i = 0; i < n; i++) {
