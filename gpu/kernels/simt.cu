@@ -136,20 +136,20 @@ static void work_out(enum mr_simt_op op, struct fiber *lane)
         return;
     }
     uint32_t most = 0, least = ~0u, set = 0;
-    int sum = 0;
+    uint32_t sum = 0;
     for (int i = 0; i < 32; i++) {
         most = max(most, lane[i].value);
         least = min(least, lane[i].value);
         set |= (uint32_t)(lane[i].value != 0) << i;
     }
     for (int i = 0; i < 32; i++) {
-        sum += (int)lane[i].value;
+        sum += lane[i].value;
         switch (op) {
         case MR_SIMT_XOR: lane[i].result = lane[i ^ lane[i].argument].value; break;
         case MR_SIMT_FROM: lane[i].result = lane[lane[i].argument & 31].value; break;
         case MR_SIMT_MAX: lane[i].result = most; break;
         case MR_SIMT_MIN: lane[i].result = least; break;
-        case MR_SIMT_PREFIX: lane[i].result = (uint32_t)sum; break;
+        case MR_SIMT_PREFIX: lane[i].result = sum; break;
         case MR_SIMT_BALLOT: lane[i].result = set; break;
         case MR_SIMT_MMA: break;
         }
