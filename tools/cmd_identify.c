@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "case_arguments.h"
 #include "commands.h"
 #include "common.h"
 #include "identify_run.h"
@@ -102,14 +103,8 @@ static void parse(int argc, char **argv, struct arguments *a)
 static void check_arguments(int argc, char **argv, struct arguments *a)
 {
     const struct mr_case_files *f = &a->files;
-    bool plain = f->config || f->gate || f->hidden || f->observed_logits;
-    if (argc - optind > 1 || (argc - optind == 1) == plain)
-        die(2, "identify: expected one CASE, or plain files by --config, --gate, --hidden and "
-               "--logits (see 'moeref help identify')");
-    a->case_path = plain ? NULL : argv[optind];
-    if (plain && !(f->gate && f->hidden && f->observed_logits))
-        die(2, "identify: plain files are --config, --gate, --hidden and --logits together: %s is "
-               "missing", !f->gate ? "--gate" : !f->hidden ? "--hidden" : "--logits");
+    a->case_path = logits_case_path("identify", f, argc, argv);
+    bool plain = !a->case_path;
     if (plain && (a->options.capture || a->request.layers))
         die(2, "identify: %s belongs to a CASE", a->options.capture ? "--capture" : "--layers");
     if (!plain && f->gate_bias)
@@ -120,14 +115,6 @@ static void check_arguments(int argc, char **argv, struct arguments *a)
         a->request.layers = a->one_layer;
     }
     if (a->json && strcmp(a->json, "-")) a->json = output_path("--json", a->json, a->resolved);
-}
-
-/* The same, for what only the case itself tells. */
-static void check_case(const struct arguments *a)
-{
-    const json_t *doc = mr_case_json(a->request.c);
-    if (a->options.capture && (json_object_get(doc, "generate") || json_object_get(doc, "inline")))
-        die(2, "identify: --capture: %s captures nothing", mr_case_name(a->request.c));
 }
 
 struct outputs {
@@ -148,14 +135,10 @@ static void put(void *context, const struct recording *r)
 int cmd_identify(int argc, char **argv)
 {
     struct arguments a = {.files = {.layer = -1}, .options = {.seed = -1}};
-    struct mr_error err = {{0}};
     parse(argc, argv, &a);
     check_arguments(argc, argv, &a);
     a.request.progress = isatty(STDERR_FILENO) && !a.quiet;
-    enum mr_status status = a.case_path ? mr_case_load(a.case_path, &a.options, &a.request.c, &err)
-                                        : mr_case_from_files(&a.files, &a.request.c, &err);
-    if (status) die_of(status, &err);
-    check_case(&a);
+    a.request.c = open_case("identify", a.case_path, &a.files, &a.options);
     struct outputs out = {.arguments = &a};
     struct identify_report report;
     out.table = !a.quiet && !(a.json && !strcmp(a.json, "-"));

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "../ref/io/report.h"
+#include "case_arguments.h"
 #include "commands.h"
 #include "common.h"
 #include "replay_run.h"
@@ -114,26 +115,12 @@ static void check_arguments(int argc, char **argv, struct arguments *a)
                    "instruction made what");
         return;
     }
-    if (argc - optind > 1 || (argc - optind == 1) == plain)
-        die(2, "replay: expected one CASE, or plain files by --config, --gate, --hidden and "
-               "--logits (see 'moeref help replay')");
-    a->case_path = plain ? NULL : argv[optind];
-    if (plain && !(f->gate && f->hidden && f->observed_logits))
-        die(2, "replay: plain files are --config, --gate, --hidden and --logits together: %s is "
-               "missing", !f->gate ? "--gate" : !f->hidden ? "--hidden" : "--logits");
+    a->case_path = logits_case_path("replay", f, argc, argv);
     if (plain && a->options.capture) die(2, "replay: --capture belongs to a CASE");
     if (plain && !q->arith_count) die(2, "replay: plain files need --arith A");
     if (!plain && (f->gate_bias || f->layer >= 0))
         die(2, "replay: %s belongs to plain files, not to a CASE",
             f->gate_bias ? "--gate-bias" : "--layer (--layers chooses)");
-}
-
-/* The same, for what only the case itself tells. */
-static void check_case(const struct arguments *a)
-{
-    const json_t *doc = mr_case_json(a->request.c);
-    if (a->options.capture && (json_object_get(doc, "generate") || json_object_get(doc, "inline")))
-        die(2, "replay: --capture: %s captures nothing", mr_case_name(a->request.c));
 }
 
 static void write_json(const struct mr_replay_report *report, const char *path)
@@ -149,7 +136,6 @@ static void write_json(const struct mr_replay_report *report, const char *path)
 int cmd_replay(int argc, char **argv)
 {
     struct arguments a = {.files = {.layer = -1}, .options = {.seed = -1}};
-    struct mr_error err = {{0}};
     a.request.arith = a.arith = need((size_t)argc, sizeof *a.arith);
     parse(argc, argv, &a);
     check_arguments(argc, argv, &a);
@@ -158,11 +144,7 @@ int cmd_replay(int argc, char **argv)
     if (a.vectors) {
         replay_vectors(a.vectors, &report);
     } else {
-        enum mr_status status = a.case_path
-                                    ? mr_case_load(a.case_path, &a.options, &a.request.c, &err)
-                                    : mr_case_from_files(&a.files, &a.request.c, &err);
-        if (status) die_of(status, &err);
-        check_case(&a);
+        a.request.c = open_case("replay", a.case_path, &a.files, &a.options);
         replay_all(&a.request, &report);
     }
     if (a.json) write_json(&report, a.json);

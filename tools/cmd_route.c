@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "case_arguments.h"
 #include "commands.h"
 #include "common.h"
 #include "profiles_run.h"
@@ -169,17 +170,6 @@ static void check_arguments(struct arguments *a)
     }
 }
 
-/* The same, for what only the case itself tells. */
-static void check_case_options(const struct arguments *a)
-{
-    const json_t *doc = mr_case_json(a->request.c);
-    bool made = json_object_get(doc, "generate") != NULL;
-    if (a->options.seed >= 0 && !made)
-        die(2, "route: --seed: %s generates nothing", mr_case_name(a->request.c));
-    if (a->options.capture && (made || json_object_get(doc, "inline")))
-        die(2, "route: --capture: %s captures nothing", mr_case_name(a->request.c));
-}
-
 static void write_csv(const struct mr_report *report, const char *path)
 {
     bool console = !strcmp(path, "-");
@@ -228,10 +218,7 @@ int cmd_route(int argc, char **argv)
     a.request.arith = a.arith;
     a.request.arith_line = a.arith_line;
     a.request.progress = isatty(STDERR_FILENO) && !a.quiet;
-    enum mr_status status = a.case_path ? mr_case_load(a.case_path, &a.options, &a.request.c, &err)
-                                        : mr_case_from_files(&a.files, &a.request.c, &err);
-    if (status) die_of(status, &err);
-    if (a.case_path) check_case_options(&a);
+    a.request.c = open_case("route", a.case_path, &a.files, &a.options);
     if (a.profiles) return run_profiles(&a);
     struct route_outcome out = {0};
     route_all(&a.request, &out);
@@ -239,7 +226,7 @@ int cmd_route(int argc, char **argv)
     bool console = (a.json && !strcmp(a.json, "-")) || (a.csv && !strcmp(a.csv, "-"));
     if (a.json) {
         json_t *doc = mr_report_json(&out.report);
-        status = mr_json_write(doc, a.json, &err);
+        enum mr_status status = mr_json_write(doc, a.json, &err);
         json_decref(doc);
         if (status) die_of(status, &err);
     }

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "../ref/io/report.h"
+#include "case_arguments.h"
 #include "commands.h"
 #include "common.h"
 #include "verify_profile.h"
@@ -182,16 +183,10 @@ static void check_arguments(struct arguments *a)
     }
 }
 
-/* The same, for what only the case itself tells. */
-static void check_case(struct arguments *a)
+/* What the case says where the arguments do not. */
+static void take_from_case(struct arguments *a)
 {
     const struct mr_case *c = a->request.c;
-    const json_t *doc = mr_case_json(c);
-    bool made = json_object_get(doc, "generate") != NULL;
-    if (a->options.seed >= 0 && !made)
-        die(2, "verify: --seed: %s generates nothing", mr_case_name(c));
-    if (a->options.capture && (made || json_object_get(doc, "inline")))
-        die(2, "verify: --capture: %s captures nothing", mr_case_name(c));
     a->request.case_arith = mr_case_arith(c);
     if (!a->request.profile) a->request.profile = mr_case_profile(c);
     if (a->request.profile)
@@ -230,16 +225,13 @@ int cmd_verify(int argc, char **argv)
 {
     struct arguments a = {.files = {.layer = -1}, .options = {.seed = -1},
                           .request = {.non_padded = UINT64_MAX}};
-    struct mr_error err = {{0}};
     a.request.observed = a.observed = need((size_t)argc, sizeof *a.observed);
     parse(argc, argv, &a);
     check_arguments(&a);
     a.request.power = a.verbose;
     a.request.progress = isatty(STDERR_FILENO) && !a.quiet;
-    enum mr_status status = a.case_path ? mr_case_load(a.case_path, &a.options, &a.request.c, &err)
-                                        : mr_case_from_files(&a.files, &a.request.c, &err);
-    if (status) die_of(status, &err);
-    check_case(&a);
+    a.request.c = open_case("verify", a.case_path, &a.files, &a.options);
+    take_from_case(&a);
     struct mr_verify_report report;
     verify_all(&a.request, &report);
     bool console = false;

@@ -36,8 +36,8 @@ struct mr_arith {
     struct mr_sum_shape sum; /* leaf MR_LEAF_EXACT: no SUM in the line */
 };
 
-/* Reads a line. MR_ERR_USAGE with the column (from 1) of what is at fault, and what is known;
- * MR_ERR_UNSUPPORTED for an instruction that no processor has (the message says why). */
+/* Reads a line. MR_ERR_USAGE with the column (from 1) of what is at fault, and what is known; of an
+ * instruction that no processor has, the reason. */
 enum mr_status mr_arith_parse(const char *line, struct mr_arith *out, struct mr_error *err);
 
 /* Writes the canonical line; parse(print(a)) == a. size MR_ARITH_TEXT is always enough. */
