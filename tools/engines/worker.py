@@ -50,7 +50,8 @@ def defaults(torch):
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False
     torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = True
-    torch.use_deterministic_algorithms(False)
+    if torch.are_deterministic_algorithms_enabled():
+        torch.use_deterministic_algorithms(False)
 
 
 def alive(torch, device):
