@@ -73,7 +73,7 @@ static char *about(const struct mr_export_job *job)
     if (how->seed >= 0) fprintf(f, ", seed %ld", how->seed);
     if (how->logits)
         fprintf(f, ": %s, rounded once to %s", mr_case_from_logits(job->c) ? "its logits"
-                : "exact logits", mr_dtype_name(how->type));
+                : "exact logits", mr_export_type(how->type));
     fputc('.', f);
     if (!fclose(f)) return text;
     free(text);
