@@ -159,15 +159,6 @@ static struct mr_verify_experts *experts_of(struct mr_verify_report *r, int laye
     return x;
 }
 
-static void add_tally(struct mr_verify_tally *to, const struct mr_verify_tally *from)
-{
-    to->rows += from->rows;
-    to->padding += from->padding;
-    to->logit_rows += from->logit_rows;
-    if (from->logit_error > to->logit_error) to->logit_error = from->logit_error;
-    for (int v = 0; v < MR_VERDICT_COUNT; v++) to->verdicts[v] += from->verdicts[v];
-}
-
 static void keep(struct state *s, const struct mr_case_layer *l)
 {
     struct mr_verify_report *r = s->report;
@@ -175,7 +166,7 @@ static void keep(struct state *s, const struct mr_case_layer *l)
         if (!s->observed[i].ids.data && !s->observed[i].logits.data) continue;
         struct mr_verify_row *row = &r->row[r->row_count++];
         *row = (struct mr_verify_row){l->layer, l->phase, i, s->result.tally[i]};
-        add_tally(&r->total, &row->tally);
+        mr_tally_add(&r->total, &row->tally);
     }
     struct mr_verify_experts *x = experts_of(r, l->layer);
     for (int e = 0; e < r->experts; e++) {
