@@ -21,7 +21,7 @@ VERSIONS = (_own_version(),)
 _libraries = {}
 
 
-def _library(device):
+def library(device):
     """The library for "cuda" or "cpu". Raises abi.Refused."""
     if device not in _libraries:
         path = os.path.join(ROOT, "build",
@@ -39,7 +39,7 @@ def _both():
     there, reasons = {}, []
     for device in ("cuda", "cpu"):
         try:
-            there[device] = _library(device)
+            there[device] = library(device)
         except abi.Refused as e:
             reasons.append(str(e))
     return there, "; ".join(reasons)

@@ -10,13 +10,17 @@ DTYPES = {abi.BF16: torch.bfloat16, abi.FP16: torch.float16, abi.FP32: torch.flo
 ALIGNMENT = {"cuda": 256, "cpu": 16}
 
 
-def _type(tensor, accepted, what):
-    """The accepted type that holds all values of a tensor: its own, else the first that does."""
+def _type(tensor, accepted, what, rows_change):
+    """The accepted type that holds all values of a tensor: its own, else fp32, else whichever does. What
+    rows hold changes from launch to launch, and may only be widened."""
     own = next((t for t, d in DTYPES.items() if d == tensor.dtype), 0)
     if own & accepted:
         return own
-    for t in (abi.FP32, abi.BF16, abi.FP16):
-        if t & accepted and torch.equal(tensor.to(DTYPES[t]).to(torch.float64), tensor.to(torch.float64)):
+    if own and accepted & abi.FP32:
+        return abi.FP32
+    for t in (abi.BF16, abi.FP16):
+        if not rows_change and t & accepted and torch.equal(
+                tensor.to(DTYPES[t]).double().nan_to_num(7.0), tensor.double().nan_to_num(7.0)):
             return t
     raise Unsupported(f"{what} of {tensor.dtype} would have to be rounded")
 
@@ -63,7 +67,7 @@ class Session:
         tensor = getattr(self.problem, name)
         if tensor is None:
             raise Unsupported(f"no {name} in the case")
-        kind = _type(tensor, accepted, name)
+        kind = _type(tensor, accepted, name, rows_change)
         own = tensor
         if tensor.dtype != DTYPES[kind] or tensor.data_ptr() % ALIGNMENT[self.device.type] or \
                 not tensor.is_contiguous():

@@ -127,7 +127,7 @@ def _split(records, repeats, lead, on_stream):
     parts = spans.sections(records, gpu_code.MARK)
     if len(parts) != 3:
         raise spans.Unclear("the profiler gave no records" if not records else
-                            f"{len(parts)} stretches of records, not 3")
+                            f"only {len(parts)} of 3 stretches have records")
     alone, cold, warm = parts
     cold = spans.last(spans.led(cold, lead, (gpu_code.FLUSH,)), repeats)
     if on_stream:
@@ -183,6 +183,7 @@ def measure(launch, device, repeats=201, flush_bytes=None, budget=0.5):
         if (device, flush_bytes) not in _rigs:
             _rigs[device, flush_bytes] = _Rig(device, flush_bytes)
         rig = _rigs[device, flush_bytes]
+        torch.cuda.synchronize()  # what inputs wait for may be on another stream
         graph, why = capture(launch, rig.stream)
         with torch.cuda.stream(rig.stream):
             cost, whole = _costs(launch)
