@@ -55,13 +55,13 @@ NVCC ?= $(shell command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
 GPU_ARCH ?= -gencode=arch=compute_90a,code=sm_90a
 # nvcc's default contraction, in which engines are compiled, too, and ref/arith/cuda.h has its scalar
 # functions: 1 + expf(-x) ends in an FMA. Kernels say __fadd_rn (plus) where nothing may be fused.
-HARNESS_NVCCFLAGS ?= $(GPU_ARCH) -O3 -std=c++20 -lineinfo -Xcompiler -Wall,-Wextra,-ffp-contract=off
+HARNESS_NVCCFLAGS ?= $(GPU_ARCH) -O3 -std=c++20 -lineinfo -Xcompiler -fPIC,-Wall,-Wextra,-ffp-contract=off
 GPUOBJ := $(patsubst %.c,$(BUILD)/%.o,tools/common.c $(filter-out gpu/main.c gpu/cpu_only.c \
 	%_cuda.c,$(wildcard gpu/*.c)))
 GPU_PLUGINS := $(patsubst %.c,$(BUILD)/%.so,$(wildcard tests/gpu/*.c))
 COMMIT := $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
 
-.PHONY: gpu-check help all deps demo test check-long check-bugs check-oracles bench asan ubsan tsan fuzz gpu \
+.PHONY: gpu-check gpu-so help all deps demo test check-long check-bugs check-oracles bench asan ubsan tsan fuzz gpu \
 	install showconfig clean format probe
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
@@ -152,6 +152,15 @@ $(BUILD)/tests/moeref-gpu-fake: $(GPUOBJ) $(BUILD)/gpu/main.o $(BUILD)/tests/gpu
 $(BUILD)/tests/gpu/%.so: tests/gpu/%.c
 	@mkdir -p $(@D)
 	$(CC) $(FLAGS) -MF $(@:.so=.d) -MT $@ -shared -o $@ $< -lm
+# The router kernels as shared libraries. -Bsymbolic: what one defines is its own, whatever the
+# program that loads it has under the same name (CUDA's runtime among it).
+$(BUILD)/gpu/kernels/plugin.o: $(BUILD)/gpu/commit-$(COMMIT)
+$(BUILD)/gpu/kernels/plugin.o: FLAGS += -DMR_COMMIT='"$(COMMIT)"'
+$(BUILD)/gpu/kernels/plugin.simt.o: gpu/kernels/plugin.c $(BUILD)/gpu/commit-$(COMMIT)
+	@mkdir -p $(@D)
+	$(CC) $(FLAGS) -DMR_SIMT -DMR_COMMIT='"$(COMMIT)"' -c $< -o $@
+$(BUILD)/libmoeref-kernels-cpu.so: $(SIMTOBJ) $(BUILD)/gpu/kernels/plugin.simt.o $(LIB)
+	$(CC) $(FLAGS) -shared -Wl,-Bsymbolic -o $@ $^ $(LIBS)
 # Made anew, too, when nvcc has come or gone.
 GPU_MODE := $(BUILD)/gpu/mode-$(if $(NVCC),cuda,cpu)
 $(GPU_MODE):
@@ -177,10 +186,18 @@ GPU_LINK = $(FLAGS) $(LIBS)
 endif
 $(BUILD)/moeref-gpu: $(GPUOBJ) $(BUILD)/gpu/main.o $(CUDAOBJ) $(LIB) $(GPU_MODE)
 	$(CC) -o $@ $(filter-out $(GPU_MODE),$^) $(GPU_LINK) $(GPU_LIBS)
+GPU_SO := $(BUILD)/libmoeref-kernels.so
+$(GPU_SO): $(patsubst %,$(BUILD)/%.o,$(wildcard gpu/kernels/*.cu)) $(BUILD)/gpu/kernels/plugin.o
+	$(CC) -shared -Wl,-Bsymbolic,--exclude-libs,ALL -o $@ $^ -L$(CUDA_HOME)/lib64 -lcudart_static -lstdc++ \
+		-ldl -lrt -lpthread -lm
 else
 $(BUILD)/moeref-gpu: $(BUILD)/tests/moeref-gpu $(GPU_MODE)
 	cp $< $@
 endif
+
+## gpu-so: gpu/kernels as shared libraries for tools/engines: for the CPU, and with nvcc for the GPU
+gpu-so: $(GPU_SO) $(BUILD)/libmoeref-kernels-cpu.so
+	@if [ -z "$(NVCC)" ]; then echo "nvcc: MISSING -> NOT compiled: $(BUILD)/libmoeref-kernels.so"; fi
 
 ## gpu-check: on a machine with a GPU: builds, runs, judges, times and sanitizes every kernel; under 10 minutes
 gpu-check: all gpu
