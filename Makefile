@@ -228,9 +228,14 @@ check-bugs: all $(BUILD)/tests/bugs/check-bugs
 bench: all $(BUILD)/tests/bench/bench
 	$(BUILD)/tests/bench/bench $(BUILD)/bench.json
 
-## check-oracles: independent oracles in Python (numpy, mpmath) over the captures
+PYTHON ?= python3
+## check-oracles: independent oracles in Python (numpy, mpmath) over the captures; engines if torch is there
 check-oracles: all
-	python3 tests/oracle/check.py $(BUILD)/moeref $(CAPTURES)
+	$(PYTHON) tests/oracle/check.py $(BUILD)/moeref $(CAPTURES)
+	@if $(PYTHON) -c 'import torch' 2>/dev/null; then \
+	  echo $(PYTHON) tests/engines/check_run.py $(BUILD)/moeref; \
+	  $(PYTHON) tests/engines/check_run.py $(BUILD)/moeref; \
+	else echo "torch: MISSING -> tests/engines/check_run.py is SKIPPED: the runner of engines is NOT checked"; fi
 
 SAN = $(MAKE) BUILD=build/$@ OPT=-O1
 ## asan: the tests under AddressSanitizer and LeakSanitizer

@@ -1,5 +1,7 @@
-"""Finds the adapters: for_*.py beside this file, and files named by --adapter."""
+"""Finds the adapters: for_ENGINE.py beside this file, and files named by --adapter. A file that has no
+NAME is a part of another."""
 import importlib.util
+import re
 import sys
 from pathlib import Path
 
@@ -7,7 +9,8 @@ HERE = Path(__file__).resolve().parent
 
 
 def paths(extra=()):
-    return [*sorted(HERE.glob("for_*.py")), *map(Path, extra)]
+    own = [p for p in sorted(HERE.glob("for_*.py")) if re.search(r"^NAME\b", p.read_text(), re.M)]
+    return [*own, *map(Path, extra)]
 
 
 def load(path):

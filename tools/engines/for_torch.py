@@ -148,41 +148,40 @@ class Tf32(Reference):
 
 class Compiled(Reference):
     name = "reference_compiled"
-    about = "the reference under torch.compile (Inductor), shapes static"
-    devices = ("cuda",)
+    about = "the reference under torch.compile (Inductor)"
 
     def prepare(self, p):
-        import torch
-
-        def lines(hidden, gate, bias, gate_bias):
+        def lines(torch, router, hidden, gate, bias, gate_bias):
             logits = hidden.float() @ gate.float().T
             if gate_bias is not None:
                 logits = logits + gate_bias
-            return (*five_lines(torch, p.router, logits, bias), logits)
-        compiled = torch.compile(lines, dynamic=False, fullgraph=True)
-
-        def launch():
-            ids, weights, logits = compiled(p.hidden, p.gate, p.bias, p.gate_bias)
-            return {"ids": ids, "weights": weights, "logits": logits}
-        launch()
-        return launch
+            return (*five_lines(torch, router, logits, bias), logits)
+        run = compiled(self.name, p, lines)
+        return lambda: dict(zip(("ids", "weights", "logits"),
+                                run(p.hidden, p.gate, p.bias, p.gate_bias)))
 
 
 class CompiledTopk(FromLogits):
     name = "topk_compiled"
-    about = "the lines of topk under torch.compile (Inductor), shapes static"
-    devices = ("cuda",)
+    about = "the lines of topk under torch.compile (Inductor)"
 
     def prepare(self, p):
-        import torch
-        compiled = torch.compile(lambda logits, bias: five_lines(torch, p.router, logits.float(), bias),
-                                 dynamic=False, fullgraph=True)
+        run = compiled(self.name, p, lambda torch, router, logits, bias:
+                       five_lines(torch, router, logits.float(), bias))
+        return lambda: dict(zip(("ids", "weights"), run(p.logits, p.bias)))
 
-        def launch():
-            ids, weights = compiled(p.logits, p.bias)
-            return {"ids": ids, "weights": weights}
-        launch()
-        return launch
+
+_compiled = {}
+
+
+def compiled(name, p, lines):
+    """One for a router: 1 row has code of its own, all others share what Inductor makes for any
+    number of rows."""
+    import torch
+    at = name, p.router
+    if at not in _compiled:
+        _compiled[at] = torch.compile(lambda *tensors: lines(torch, p.router, *tensors), fullgraph=True)
+    return _compiled[at]
 
 
 def kernels(found):

@@ -1,5 +1,5 @@
 """transformers: the router modules of its models, with a case's gate weight and bias put in. One kernel
-for each text: models whose router class is the same word for word stand beside it in TWINS. A model runs
+for each text: models whose router has the same forward, word for word, stand in TWINS. A model runs
 in the type of its weights, so a router that multiplies in that type has two kernels, NAME for bf16 and
 NAME_fp32. torch.topk promises no tie rule; most of these ask for sorted=False.
 """
@@ -18,7 +18,7 @@ TWINS = {"deepseek_v3": ("axk1", "deepseek_v32", "dots1", "exaone_moe", "glm4_mo
                          "glm4v_moe", "glm5_next", "glm_moe_dsa", "hy_v4", "kimi_linear",
                          "mimo_v2_flash", "nemotron_h", "solar_open"),
          "qwen3_moe": ("flex_olmo", "mellum", "olmoe", "qwen2_moe", "qwen3_next"),
-         "mixtral": ("minimax",), "minimax_m2": ("minimax_m3_vl", "step3p7")}
+         "mixtral": ("minimax",), "minimax_m3_vl": ("step3p7",)}
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,7 @@ ROWS = (
     Row("longcat_flash", "LongcatFlashTopkRouter", "softmax", "fp32", upcasts=True, bias="buffer",
         gate="classifier.weight", norm=False, scale=True, order=("weights", "ids")),
     Row("minimax_m2", "MiniMaxM2TopKRouter", "sigmoid", "bf16-logits", bias="argument", norm=True),
+    Row("minimax_m3_vl", "MiniMaxM3VLTopKRouter", "sigmoid", "bf16-logits", bias="buffer", norm=True),
     Row("hy_v3", "HYV3TopKRouter", "sigmoid", "fp32", upcasts=True, bias="argument", norm=True,
         scale=True),
     Row("afmoe", "AfmoeTokenChoiceRouter", "sigmoid", "bf16-logits", bias="argument",

@@ -64,7 +64,9 @@ class Outputs:
     def fill_free(self, poison):
         torch = self.torch
         torch.cuda.synchronize()
-        for segment in torch.cuda.memory_snapshot():
+        for segment in torch.cuda.memory_snapshot(include_traces=False):
+            if tuple(segment.get("segment_pool_id", (0, 0))) != (0, 0):
+                continue
             address = segment["address"]
             for block in segment["blocks"]:
                 if block["state"] == "inactive":

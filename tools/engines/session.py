@@ -66,7 +66,7 @@ class Session:
             if first:
                 outputs.poison = None
                 self.names = self.profile(launch)
-                self.times = measure(launch, self.device) if measure else None
+                self.times = timed(measure, launch, self.device) if measure else None
         if not self.rows:
             raise Unsupported("the case has no token")
 
@@ -103,7 +103,9 @@ class Session:
         if self.device.type == "cuda":
             self.torch.cuda.synchronize()
         sizes = [v.untyped_storage().nbytes() for v in given.values() if not outputs.owns(v)]
-        values = {k: v.detach().cpu() for k, v in self.kernel.repack(dict(given)).items()}
+        # Copies, on the CPU too: the next run writes where this one did.
+        values = {k: v.detach().to("cpu", copy=True)
+                  for k, v in self.kernel.repack(dict(given)).items()}
         r = self.case.router
         want = {"ids": [rows, r.top_k], "weights": [rows, r.top_k], "logits": [rows, r.experts]}
         for k in self.kernel.gives:
@@ -114,7 +116,8 @@ class Session:
         if "ids" in values:
             values["ids"] = values["ids"].to(self.torch.int64)
         # Sorted positions may leave a tail unwritten; books.py looks at what counts.
-        raw = {k: v.detach().cpu() for k, v in given.items() if k not in ("sorted", "tile_expert")}
+        raw = {k: v.detach().to("cpu", copy=True) for k, v in given.items()
+               if k not in ("sorted", "tile_expert")}
         return Run(raw, values, sizes, inputs.changed(), outputs.canaries())
 
     def compare(self, a, b, again, place):
@@ -172,6 +175,14 @@ class Session:
                                if "cuda" in str(e.device_type).lower()])
         except RuntimeError as e:
             return json.dumps([f"not profiled: {str(e).splitlines()[0][:120]}"])
+
+
+def timed(measure, launch, device):
+    """A kernel that cannot be timed has been judged all the same."""
+    try:
+        return measure(launch, device)
+    except Exception as e:
+        return {"failed": f"{type(e).__name__}: {(str(e).splitlines() or [''])[0][:200]}"}
 
 
 def differing(a, b):

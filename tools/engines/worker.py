@@ -65,14 +65,14 @@ def alive(torch, device):
         return False
 
 
-def measure_of(spec):
-    """timing.measure, and why not if it is not there."""
+def timing_of(spec):
+    """timing.py, and why not if it cannot be used."""
     if not spec["time"]:
         return None, None
     try:
-        return importlib.import_module("timing").measure, None
-    except ImportError as e:
-        return None, f"no timing: {e}"
+        return importlib.import_module("timing"), None
+    except Exception as e:
+        return None, {"failed": f"no timing: {reason_of(e)}"}
 
 
 class Worker:
@@ -87,7 +87,8 @@ class Worker:
         found = adapter.find()
         self.version = found.version
         self.kernels = {k.name: k for k in adapter.kernels(found)}
-        self.measure, self.no_measure = measure_of(spec)
+        self.timing, self.no_timing = timing_of(spec)
+        self.floors = None
         self.machine = about_machine(torch, self.device)
 
     def unit(self, number, unit):
@@ -123,7 +124,7 @@ class Worker:
         if no:
             raise Unsupported(no)
         timed = self.spec["time"] is not None and rows in self.spec["time"]
-        session.run(rows, self.measure if timed else None)
+        session.run(rows, self.timing.measure if timed and self.timing else None)
         faults, arithmetic = session.faults.text(), kernel.arithmetic(case.router, rows)
         if "sorted" in kernel.gives and faults["books"] == "none":
             faults["books"] = "ok"
@@ -148,8 +149,20 @@ class Worker:
         if kernel.profile:
             record["profile"] = kernel.profile
         if timed:
-            record["us"] = session.times if self.measure else self.no_measure
+            record["us"] = session.times or self.no_timing
+            record["floors"] = self.floors_of(session)
+            record["corrupt"] = record["corrupt"] or not alive(self.torch, self.device)
         return record
+
+    def floors_of(self, session):
+        """What no kernel can beat, measured once in each child: with this case's gate weight."""
+        if self.floors is None and self.timing and hasattr(self.timing, "floors"):
+            gate = next(iter(session.layers.values())).fixed.get("gate")
+            try:
+                self.floors = self.timing.floors(self.device, gate)
+            except Exception as e:
+                self.floors = {"failed": reason_of(e)}
+        return self.floors
 
 
 def main():
