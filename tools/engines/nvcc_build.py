@@ -72,8 +72,9 @@ def _compile(target, sources, flags, include):
             list(pool.map(lambda pair: _run([compiler, *common, "-c", str(pair[0]), "-o", pair[1]]),
                           zip(sources, objects)))
         made = f"{folder}/made.so"
-        _run([compiler, "-shared", *objects, "-o", made, "-L", str(root / "lib"), "-lc10", "-ltorch",
-              "-ltorch_cpu", "-lc10_cuda", "-ltorch_cuda", "-lcudart"])
+        _run([compiler, "-shared", "-cudart", "shared", *objects, "-o", made,
+              "-L", str(root / "lib"), "-lc10", "-ltorch", "-ltorch_cpu", "-lc10_cuda",
+              "-ltorch_cuda", "-lcudart"])
         os.replace(made, target)
 
 
