@@ -1,7 +1,6 @@
 """The command's own model run: a text in sequences, each prefilled, then decoded greedily."""
-import os
-
 from capture import CaptureError, capture, numbers
+from spool import may_replace, restore
 
 TYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 
@@ -24,12 +23,15 @@ def arguments(p):
     p.add_argument("--salvage", metavar="DIR", help="finish what a killed run left of DIR")
 
 
-def token_ids(args, config):
+def read(path):
     try:
-        with open(args.text, "rb") as f:
-            text = f.read()
+        with open(path, "rb") as f:
+            return f.read()
     except OSError as e:
-        raise CaptureError(f"{args.text}: {e.strerror}") from None
+        raise CaptureError(f"{path}: {e.strerror}") from None
+
+
+def token_ids(args, text, config):
     if args.bytes:
         size = config.get_text_config().vocab_size
         ids = [b % size for b in text]
@@ -54,7 +56,11 @@ def run(args, parser):
             parser.error(f"--{needed} is missing")
     if min(args.length, args.sequences) < 1 or args.decode < 0:
         parser.error("--length and --sequences: expected at least 1, --decode at least 0")
+    # All that needs no model, before it is loaded.
     layers = numbers(args.layers) if args.layers else None
+    text = read(args.text)
+    restore(args.out)
+    may_replace(args.out, args.force)
     try:
         import torch
         from transformers import AutoConfig, AutoModelForCausalLM
@@ -62,13 +68,12 @@ def run(args, parser):
         raise CaptureError(f"torch and transformers are needed: {e}") from None
     try:
         config = AutoConfig.from_pretrained(args.model)
-        ids = token_ids(args, config)
+        ids = token_ids(args, text, config)
         model = AutoModelForCausalLM.from_pretrained(args.model, dtype=getattr(torch, TYPES[args.dtype]))
         model = model.to(args.device).eval()
     except (OSError, ValueError, RuntimeError, KeyError) as e:
         raise CaptureError(f"{args.model}: {str(e).strip().splitlines()[0]}") from None
-    out = os.path.abspath(args.out)
-    with capture(model, out, args.max_rows, layers, args.name, args.force) as c, \
+    with capture(model, args.out, args.max_rows, layers, args.name, args.force) as c, \
             torch.inference_mode():
         for first in range(0, min(len(ids), args.sequences * args.length), args.length):
             x = torch.tensor([ids[first:first + args.length]], device=args.device)

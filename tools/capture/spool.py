@@ -41,22 +41,33 @@ def _is_part(folder):
                                       or not os.listdir(folder))
 
 
+def restore(out):
+    """A kill between the two renames of --force leaves the old capture beside its place."""
+    old = os.path.abspath(out) + OLD
+    if os.path.isdir(old):
+        if os.path.lexists(out):
+            shutil.rmtree(old)
+        else:
+            os.rename(old, out)
+
+
+def may_replace(out, force):
+    if not os.path.lexists(out):
+        return
+    if not force:
+        raise CaptureError(f"{out}: is there already (--force replaces it)")
+    if not os.path.isdir(out) or not _is_capture(out):
+        raise CaptureError(f"{out}: is no capture, and is not replaced")
+
+
 class Spool:
     def __init__(self, out, force=False):
         self.out = os.path.abspath(out)
         self.part = self.out + ".part"
         self.streams, self.rows, self.plan = {}, {}, {}
-        self._restore_old()
-        self._check_out(force)
+        restore(out)
+        may_replace(out, force)
         self._take_part(out, force)
-
-    def _check_out(self, force):
-        if not os.path.lexists(self.out):
-            return
-        if not force:
-            raise CaptureError(f"{self.out}: is there already (--force replaces it)")
-        if not os.path.isdir(self.out) or not _is_capture(self.out):
-            raise CaptureError(f"{self.out}: is no capture, and is not replaced")
 
     def _take_part(self, out, force):
         os.makedirs(os.path.dirname(self.out), exist_ok=True)
@@ -79,15 +90,6 @@ class Spool:
         self.fd = _lock(self.part)
         if self.fd is None:
             raise CaptureError(f"{out}.part: another run is writing it")
-
-    def _restore_old(self):
-        """A kill between the two renames of --force leaves the old capture beside its place."""
-        old = self.out + OLD
-        if os.path.isdir(old):
-            if os.path.lexists(self.out):
-                shutil.rmtree(old)
-            else:
-                os.rename(old, self.out)
 
     def describe(self, plan):
         """name, about, metadata, and "case": what the case file says beside phases and arithmetic."""
@@ -154,16 +156,19 @@ def salvage(out, force=False):
     """Finishes what a killed run left; returns the case file's path."""
     s = Spool.__new__(Spool)
     s.out, s.part = os.path.abspath(out), os.path.abspath(out) + ".part"
-    s._restore_old()
+    restore(out)
     if not os.path.isdir(s.part):
         raise CaptureError(f"{out}.part: is not there: nothing to salvage")
-    s._check_out(force)
+    may_replace(out, force)
     if not _is_part(s.part):
         raise CaptureError(f"{out}.part: is no capture's")
     s.fd = _lock(s.part)
     if s.fd is None:
         raise CaptureError(f"{out}.part: a run that lives is writing it")
-    return s.finish()
+    try:
+        return s.finish()
+    finally:
+        s.close()
 
 
 def build(part):
