@@ -69,7 +69,7 @@ COMMIT := $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
 ## help: lists every target with one line
 help:
 	@sed -n 's/^## \([a-z-]*\): \(.*\)/  \1|\2/p' $(firstword $(MAKEFILE_LIST)) | \
-		awk -F'|' '{printf "%-15s%s\n", $$1, $$2}'
+		awk -F'|' '{printf "%-16s%s\n", $$1, $$2}'
 
 ## all: builds build/moeref (the default)
 all: probe $(BUILD)/moeref
