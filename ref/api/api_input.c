@@ -55,7 +55,7 @@ static int find(const char *name)
 static bool listed(const char *words, const char *dtype)
 {
     size_t n = strlen(dtype);
-    const char *at = n ? strstr(words, dtype) : NULL;
+    const char *at = mr_dtype_parse(dtype) >= 0 ? strstr(words, dtype) : NULL;
     for (; at; at = strstr(at + 1, dtype))
         if ((at == words || at[-1] == ' ') && (at[n] == ' ' || !at[n])) return true;
     return false;
