@@ -53,9 +53,10 @@ def _of_array(name, value):
         raise ValueError(f"{name}: a masked array, whose mask would be lost")
     try:
         array = np.asarray(value)
-    except (TypeError, ValueError) as why:
+    except Exception as why:  # of whatever the value's own code raises
+        reason = str(why).splitlines()[:1] or [type(why).__name__]
         raise ValueError(f"{name}: no array can be made of this {type(value).__name__}: "
-                         f"{why}") from None
+                         f"{reason[0]}") from why
     if array.dtype.hasobject or not array.dtype.name:
         raise ValueError(f"{name}: expected numbers, found {type(value).__name__} of dtype "
                          f"{array.dtype}")

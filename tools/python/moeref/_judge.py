@@ -76,8 +76,8 @@ def _number(name, value):
         number = operator.index(value)
     except TypeError:
         number = -1
-    if isinstance(value, bool) or number < 0:
-        raise ValueError(f"{name}: expected a number of rows, found {value!r}")
+    if isinstance(value, bool) or not 0 <= number < 2**63:
+        raise ValueError(f"{name}: expected a number of rows, found {str(value)[:40]}")
     return number
 
 
