@@ -61,15 +61,15 @@ GPUOBJ := $(patsubst %.c,$(BUILD)/%.o,tools/common.c $(filter-out gpu/main.c gpu
 GPU_PLUGINS := $(patsubst %.c,$(BUILD)/%.so,$(wildcard tests/gpu/*.c))
 COMMIT := $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
 
-.PHONY: gpu-check gpu-so help all deps demo test check-long check-bugs check-oracles bench asan ubsan tsan fuzz gpu \
-	install showconfig clean format probe
+.PHONY: gpu-check gpu-so help all deps demo shared test check-long check-bugs check-oracles \
+	check-python bench asan ubsan tsan fuzz gpu install showconfig clean format probe
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 
 ## help: lists every target with one line
 help:
 	@sed -n 's/^## \([a-z-]*\): \(.*\)/  \1|\2/p' $(firstword $(MAKEFILE_LIST)) | \
-		awk -F'|' '{printf "%-14s%s\n", $$1, $$2}'
+		awk -F'|' '{printf "%-16s%s\n", $$1, $$2}'
 
 ## all: builds build/moeref (the default)
 all: probe $(BUILD)/moeref
@@ -114,8 +114,11 @@ $(BUILD)/%.simt.o: %.cu
 $(LIB): $(LIBOBJ)
 	@rm -f $@
 	ar rcs $@ $^
-$(BUILD)/libmoeref.so: $(LIBOBJ)
-	$(CC) $(FLAGS) -shared -o $@ $^ $(LIBS)
+# Exports what ref/moeref.map lists, and the name says which versions can stand for each other.
+SONAME := libmoeref.so.$(firstword $(subst ., ,$(VERSION)))
+$(BUILD)/libmoeref.so: $(LIBOBJ) ref/moeref.map
+	$(CC) $(FLAGS) -shared -Wl,-soname,$(SONAME) -Wl,--version-script=ref/moeref.map -o $@ $(LIBOBJ) $(LIBS)
+	@ln -sf libmoeref.so $(BUILD)/$(SONAME)
 $(BUILD)/moeref: $(TOOLOBJ) $(LIB)
 	$(CC) $(FLAGS) -o $@ $^ $(LIBS)
 $(BUILD)/tests/bugs/check-bugs: $(BUILD)/tests/bugs/check_bugs.o $(BUGOBJ) $(LIB)
@@ -203,6 +206,9 @@ gpu-so: $(GPU_SO) $(BUILD)/libmoeref-kernels-cpu.so
 gpu-check: all gpu
 	sh gpu/kernels/check.sh $(BUILD)/gpu-check $(BUILD)/moeref-gpu
 
+## shared: build/libmoeref.so, the library for other languages (ref/api/api.h)
+shared: probe $(BUILD)/libmoeref.so
+
 ## demo: routes the four shipped cases and prints their tables; replays an H200's router GEMMs
 demo: all
 	@for c in toy glm4moe-tiny qwen3moe-tiny glm-5.3-flash; do \
@@ -213,7 +219,7 @@ demo: all
 
 ## test: builds and runs all tests; closes with Check's line
 test: all $(BUILD)/tests/run $(BUILD)/tests/moeref-gpu $(BUILD)/tests/moeref-gpu-fake \
-		$(GPU_PLUGINS)
+		$(GPU_PLUGINS) $(BUILD)/libmoeref.so
 	$(BUILD)/tests/run
 
 ## check-long: the tests that take minutes, after the short ones
@@ -228,14 +234,20 @@ check-bugs: all $(BUILD)/tests/bugs/check-bugs
 bench: all $(BUILD)/tests/bench/bench
 	$(BUILD)/tests/bench/bench $(BUILD)/bench.json
 
-PYTHON ?= python3
-## check-oracles: independent oracles in Python (numpy, mpmath) over the captures; engines if torch is there
-check-oracles: all
+## check-oracles: independent oracles in Python (numpy, mpmath) over the captures; check-python; engines if torch is there
+check-oracles: all check-python
 	$(PYTHON) tests/oracle/check.py $(BUILD)/moeref $(CAPTURES)
 	@if $(PYTHON) -c 'import torch' 2>/dev/null; then \
 	  echo $(PYTHON) tests/engines/check_run.py $(BUILD)/moeref; \
 	  $(PYTHON) tests/engines/check_run.py $(BUILD)/moeref; \
 	else echo "torch: MISSING -> tests/engines/check_run.py is SKIPPED: the runner of engines is NOT checked"; fi
+
+
+## check-python: tests of tools/python with PYTHON (python3), which needs numpy; torch's if it is there
+check-python: all shared
+	@if $(PYTHON) -c 'import numpy' 2>/dev/null; then \
+	  PYTHONDONTWRITEBYTECODE=1 $(PYTHON) tests/python/run.py $(BUILD); else \
+	  echo "numpy: MISSING for $(PYTHON) -> tools/python is NOT TESTED"; fi
 
 SAN = $(MAKE) BUILD=build/$@ OPT=-O1
 ## asan: the tests under AddressSanitizer and LeakSanitizer
@@ -294,10 +306,17 @@ gpu: $(BUILD)/moeref-gpu
 	  echo "nvcc: MISSING -> NOT compiled: $(GPU_BIN)"; $< list; exit 0; fi; \
 	$(MAKE) --no-print-directory gpu-programs && echo "gpu: compiled $< $(GPU_BIN)" && $< list
 
-## install: moeref, libmoeref.a and its headers (moeref/moeref.h) under PREFIX (/usr/local)
-install: all
+## install: moeref, libmoeref.a and .so, moeref.pc and headers (moeref/moeref.h) under PREFIX (/usr/local)
+install: all shared
 	install -D -m755 $(BUILD)/moeref $(DESTDIR)$(PREFIX)/bin/moeref
 	install -D -m644 $(LIB) $(DESTDIR)$(PREFIX)/lib/libmoeref.a
+	install -m644 $(BUILD)/libmoeref.so $(DESTDIR)$(PREFIX)/lib/libmoeref.so.$(VERSION)
+	ln -sf libmoeref.so.$(VERSION) $(DESTDIR)$(PREFIX)/lib/$(SONAME)
+	ln -sf $(SONAME) $(DESTDIR)$(PREFIX)/lib/libmoeref.so
+	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig
+	@printf '%s\n' 'Name: moeref' 'Description: certified Mixture-of-Experts routing' \
+	  'Version: $(VERSION)' 'Cflags: -I$(PREFIX)/include' 'Libs: -L$(PREFIX)/lib -lmoeref' \
+	  'Libs.private: -fopenmp $(LIBS)' > $(DESTDIR)$(PREFIX)/lib/pkgconfig/moeref.pc
 	for h in $(patsubst ref/%,%,$(wildcard ref/*.h ref/*/*.h)); do \
 	  install -D -m644 ref/$$h $(DESTDIR)$(PREFIX)/include/moeref/$$h || exit 1; done
 

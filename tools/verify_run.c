@@ -44,12 +44,8 @@ static const char *line_of(const struct state *s, size_t i, const char **said)
 /* The report names what made the radius. */
 static char *describe(const char *line, const char *said, bool given, bool sum)
 {
-    char *text = need(512, 1);
-    snprintf(text, 512, "%.200s%s%s, %s", line ? line : "fp32",
-             line ? "" : " (nothing is declared)", said,
-             given ? "logits as given"
-             : sum ? "summed so"
-                   : "sums in fp32 in any order or in a tensor-core chain, whichever errs more");
+    char *text = need(MR_RADIUS_TEXT, 1);
+    mr_radius_text(line, said, given, sum, text);
     return text;
 }
 

@@ -35,6 +35,16 @@ void mr_tally_add(struct mr_verify_tally *to, const struct mr_verify_tally *from
     for (int v = 0; v < MR_VERDICT_COUNT; v++) to->verdicts[v] += from->verdicts[v];
 }
 
+void mr_radius_text(const char *line, const char *said, bool given, bool sum,
+                    char text[MR_RADIUS_TEXT])
+{
+    snprintf(text, MR_RADIUS_TEXT, "%.200s%s%s, %s", line ? line : "fp32",
+             line ? "" : " (nothing is declared)", said,
+             given ? "logits as given"
+             : sum ? "summed so"
+                   : "sums in fp32 in any order or in a tensor-core chain, whichever errs more");
+}
+
 static uint32_t bits32(double value)
 {
     float f = (float)value;
