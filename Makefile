@@ -234,6 +234,7 @@ check-bugs: all $(BUILD)/tests/bugs/check-bugs
 bench: all $(BUILD)/tests/bench/bench
 	$(BUILD)/tests/bench/bench $(BUILD)/bench.json
 
+PYTHON ?= python3
 ## check-oracles: independent oracles in Python (numpy, mpmath) over the captures; check-python; engines if torch is there
 check-oracles: all check-python
 	$(PYTHON) tests/oracle/check.py $(BUILD)/moeref $(CAPTURES)
@@ -241,7 +242,6 @@ check-oracles: all check-python
 	  echo $(PYTHON) tests/engines/check_run.py $(BUILD)/moeref; \
 	  $(PYTHON) tests/engines/check_run.py $(BUILD)/moeref; \
 	else echo "torch: MISSING -> tests/engines/check_run.py is SKIPPED: the runner of engines is NOT checked"; fi
-
 
 ## check-python: tests of tools/python with PYTHON (python3), which needs numpy; torch's if it is there
 check-python: all shared
