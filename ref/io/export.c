@@ -15,18 +15,22 @@ bool mr_export_has(const struct mr_export_job *job, size_t i, const char *phase)
            mr_case_has(job->c, mr_case_layer_number(job->c, i), phase);
 }
 
+const char *mr_export_type(enum mr_dtype type)
+{
+    return type == MR_F32 ? "fp32" : type == MR_BF16 ? "bf16" : "fp16";
+}
+
 static enum mr_status make_names(struct mr_export_job *job, struct mr_error *err)
 {
-    const char *name = mr_case_name(job->c), *folder = job->how->folder;
-    const char *suffix = !job->how->logits           ? ""
-                         : job->how->type == MR_F32  ? ".fp32-logits"
-                         : job->how->type == MR_BF16 ? ".bf16-logits" : ".fp16-logits";
+    const struct mr_export *how = job->how;
+    const char *name = mr_case_name(job->c), *folder = how->folder;
     /* The name becomes a file's: no other folder, and no hidden file. */
     if (*name == '.' || strchr(name, '/') || strlen(name) > 200)
         return mr_fail(err, MR_ERR_VALUE, "%s: \"name\": \"%.200s\" cannot be a file's name",
                        job->c->path, name);
     const char *slash = *folder && folder[strlen(folder) - 1] == '/' ? "" : "/";
-    snprintf(job->name, sizeof job->name, "%s%s", name, suffix);
+    snprintf(job->name, sizeof job->name, "%s%s%s%s", name, how->logits ? "." : "",
+             how->logits ? mr_export_type(how->type) : "", how->logits ? "-logits" : "");
     int n = snprintf(job->json, PATH_MAX, "%s%s%s.json", folder, slash, job->name);
     int m = snprintf(job->tensors, PATH_MAX - 40, "%s%s%s.safetensors", folder, slash, job->name);
     if (n < 0 || n >= PATH_MAX || m < 0 || m >= PATH_MAX - 40)

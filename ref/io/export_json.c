@@ -73,7 +73,7 @@ static char *about(const struct mr_export_job *job)
     if (how->seed >= 0) fprintf(f, ", seed %ld", how->seed);
     if (how->logits)
         fprintf(f, ": %s, rounded once to %s", mr_case_from_logits(job->c) ? "its logits"
-                : "exact logits", mr_dtype_name(how->type));
+                : "exact logits", mr_export_type(how->type));
     fputc('.', f);
     if (!fclose(f)) return text;
     free(text);
@@ -95,8 +95,6 @@ char *mr_export_json(const struct mr_export_job *job)
         fine = set(json, "arith", json_string(mr_case_arith(c)));
     if (fine && job->observed && mr_case_profile(c))
         fine = set(json, "profile", json_string(mr_case_profile(c)));
-    if (fine && r->gate_bias && !job->logits)
-        fine = set(json, "names", json_pack("{s:s}", "gate_bias", "model.layers.{layer}.mlp.gate.bias"));
     if (fine) text = json_dumps(json, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
     json_decref(json);
     free(said);

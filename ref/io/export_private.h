@@ -18,6 +18,8 @@ struct mr_export_job {
 
 /* Whether the i-th layer is asked for and has its input in that phase. */
 bool mr_export_has(const struct mr_export_job *job, size_t i, const char *phase);
+/* "fp32", "bf16", "fp16". */
+const char *mr_export_type(enum mr_dtype type);
 /* The case, as text; NULL without memory. To be freed. */
 char *mr_export_json(const struct mr_export_job *job);
 /* The tensors, to a file. */

@@ -64,7 +64,7 @@ static bool copied(const struct mr_export_job *job, enum case_tensor which)
     }
 }
 
-/* A tensor of the checkpoint is written once, with the layer's first phase; *first says which. */
+/* A tensor of the checkpoint is written once, with the layer's first phase. *yes: it has been. */
 static enum mr_status repeated(struct tensors *t, enum case_tensor which,
                                const struct mr_case_layer *l, bool *yes, struct mr_error *err)
 {
