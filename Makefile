@@ -211,9 +211,11 @@ check-bugs: all $(BUILD)/tests/bugs/check-bugs
 bench: all $(BUILD)/tests/bench/bench
 	$(BUILD)/tests/bench/bench $(BUILD)/bench.json
 
-## check-oracles: independent oracles in Python (numpy, mpmath) over the captures
+PYTHON ?= python3
+## check-oracles: independent oracles in Python (numpy, mpmath), and tools/capture (torch, transformers)
 check-oracles: all
-	python3 tests/oracle/check.py $(BUILD)/moeref $(CAPTURES)
+	$(PYTHON) tests/oracle/check.py $(BUILD)/moeref $(CAPTURES)
+	$(PYTHON) tests/capture/check_capture.py $(BUILD)/moeref
 
 SAN = $(MAKE) BUILD=build/$@ OPT=-O1
 ## asan: the tests under AddressSanitizer and LeakSanitizer
