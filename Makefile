@@ -235,13 +235,14 @@ bench: all $(BUILD)/tests/bench/bench
 	$(BUILD)/tests/bench/bench $(BUILD)/bench.json
 
 PYTHON ?= python3
-## check-oracles: independent oracles in Python (numpy, mpmath) over the captures; check-python; engines if torch is there
+## check-oracles: independent oracles in Python (numpy, mpmath); check-python; engines and captures if torch is there
 check-oracles: all check-python
 	$(PYTHON) tests/oracle/check.py $(BUILD)/moeref $(CAPTURES)
 	@if $(PYTHON) -c 'import torch' 2>/dev/null; then \
 	  echo $(PYTHON) tests/engines/check_run.py $(BUILD)/moeref; \
 	  $(PYTHON) tests/engines/check_run.py $(BUILD)/moeref; \
 	else echo "torch: MISSING -> tests/engines/check_run.py is SKIPPED: the runner of engines is NOT checked"; fi
+	$(PYTHON) tests/capture/check_capture.py $(BUILD)/moeref
 
 ## check-python: tests of tools/python with PYTHON (python3), which needs numpy; torch's if it is there
 check-python: all shared
