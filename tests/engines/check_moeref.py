@@ -1,11 +1,11 @@
 """Our kernels by way of run.py and by way of moeref-gpu give the same bits, token by token; on the CPU,
-where the kernels are host code (gpu/kernels/simt.h). `make gpu-so` and build/tests/moeref-gpu first.
+where the kernels are host code (gpu/kernels/simt.h). First `make gpu-so build/tests/moeref-gpu`.
 
     python3 tests/engines/check_moeref.py [BUILD [CASES]]
 
-Both go over one layer of each case's decode phase at the same row counts and write observed files; a token's row is found by
-gate.token_index. Kernels here are batch-invariant, so that it does not matter that the two put tokens
-at different places. Exit status 1 if a bit differs, or nothing was compared.
+Both go over one layer of each case's decode phase at the same row counts and write observed files; a
+token's row is found by gate.token_index. Kernels here are batch-invariant, so that it does not matter
+that the two put tokens at different places. Exit status 1 if a bit differs, or nothing was compared.
 """
 import os
 import subprocess
@@ -69,8 +69,8 @@ def check(build, case, folder):
         return 0, 1
     rows, total, bad = ",".join(map(str, ROWS)), 0, 0
     bad += run(sys.executable, os.path.join(ROOT, "tools", "engines", "run.py"), "--engine", "moeref",
-               "--kernel", ",".join(KERNELS), "--case", case, "--rows", rows, "--device", "cpu", "--max-tokens", "48", "--out",
-               os.path.join(folder, "py")) != 0
+               "--kernel", ",".join(KERNELS), "--case", case, "--rows", rows, "--device", "cpu",
+               "--max-tokens", "48", "--out", os.path.join(folder, "py")) != 0
     for kernel in KERNELS:
         bad += run(os.path.join(build, "tests", "moeref-gpu"), "run", case, "--plugin",
                    os.path.join(build, "libmoeref-kernels-cpu.so"), "--kernel", kernel, "--rows", rows,
@@ -92,7 +92,8 @@ def check(build, case, folder):
 
 def main(argv):
     build = argv[0] if argv else os.path.join(ROOT, "build")
-    cases = argv[1:] or [os.path.join(ROOT, "cases", f"{c}.json") for c in ("glm4moe-tiny", "qwen3moe-tiny")]
+    cases = argv[1:] or [os.path.join(ROOT, "cases", f"{c}.json") for c in
+                         ("glm4moe-tiny", "qwen3moe-tiny")]
     total = bad = 0
     for case in cases:
         with tempfile.TemporaryDirectory() as folder:
