@@ -180,6 +180,8 @@ def compiled(name, p, lines):
     import torch
     at = name, p.router
     if at not in _compiled:
+        # Dynamo counts how often a piece of code was compiled, and refuses after a few routers.
+        torch._dynamo.reset()
         _compiled[at] = torch.compile(lambda *tensors: lines(torch, p.router, *tensors), fullgraph=True)
     return _compiled[at]
 

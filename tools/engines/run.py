@@ -256,7 +256,7 @@ def execute(a, batches, run, log):
                                            report, remaining):
                 work.put(more)
 
-    threads = [threading.Thread(target=loop, args=(i,)) for i in range(min(a.jobs, max(1, len(batches))))]
+    threads = [threading.Thread(target=loop, args=(i,), daemon=True) for i in range(min(a.jobs, max(1, len(batches))))]
     for t in threads:
         t.start()
     for t in threads:
@@ -269,8 +269,10 @@ def main():
     if a.list:
         with tempfile.TemporaryDirectory() as folder:
             return show_list(describe_all(a.adapter, None, f"{folder}/log", a.build_timeout))
-    a.out.mkdir(parents=True, exist_ok=True)
-    (a.out / "logs").mkdir(exist_ok=True)
+    try:
+        (a.out / "logs").mkdir(parents=True, exist_ok=True)
+    except OSError as e:
+        parser.error(f"--out: {e}")
     told = describe_all(a.adapter, wanted, a.out / "logs" / "describe", a.build_timeout)
     unknown = (wanted or set()) - {name for name, _, _ in told}
     if unknown:
@@ -279,6 +281,10 @@ def main():
     options = [*(["--layers", a.layers] if a.layers else []), *(["--seed", a.seed] if a.seed else [])]
     try:
         cases = [Exported(c, a.out / "cases", options) for c in a.case]
+        names = [c.main.name for c in cases]
+        for name in names:
+            if names.count(name) > 1:
+                raise BadCase(f"{name}: two cases of one name")
         run = Run(a)
         batches, unmatched = plan(a, told, cases, run)
     except BadCase as e:

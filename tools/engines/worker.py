@@ -1,10 +1,12 @@
 """The child: runs the units that it is given, and tells its parent each step before it is taken, so that
 the parent knows where it died. Lines of JSON on what was standard output; what engines print goes to
 standard error."""
+import ctypes
 import faulthandler
 import importlib
 import json
 import os
+import signal
 import sys
 import traceback
 from pathlib import Path
@@ -165,8 +167,17 @@ class Worker:
         return self.floors
 
 
+def die_with_parent():
+    """A kernel that hangs must not outlive a parent that was killed."""
+    try:
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
+    except (OSError, AttributeError):
+        pass
+
+
 def main():
     faulthandler.enable()
+    die_with_parent()
     pipe, spec = Pipe(), json.load(sys.stdin)
     pipe.say(at="import")
     if spec.get("describe"):
