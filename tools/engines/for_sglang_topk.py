@@ -379,7 +379,7 @@ class HashTopk(Sglang):
         def launch():
             keys = torch.nn.functional.softplus(p.logits.double()).sqrt()
             keys = keys if p.bias is None else keys + p.bias
-            table = keys.argsort(-1, descending=True, stable=True)[:, :r.top_k].int().contiguous()
+            table = keys.argsort(dim=-1, descending=True, stable=True)[:, :r.top_k].int().contiguous()
             weights, ids = dsv4.hash_topk(p.logits, tokens, table)
             return {"weights": weights * r.routed_scaling_factor, "ids": ids}
         return launch
