@@ -92,7 +92,6 @@ class KimiGate(Gate):
     about = ("Kimi K2's default up to SGLang 0.5.14: one block a row up to 512 rows, then one warp a row; "
              "sigmoid, without groups")
     norm = None
-    scales = False
     bias = None
     most_k = 8
 
