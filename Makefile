@@ -214,6 +214,7 @@ bench: all $(BUILD)/tests/bench/bench
 ## check-oracles: independent oracles in Python (numpy, mpmath) over the captures
 check-oracles: all
 	python3 tests/oracle/check.py $(BUILD)/moeref $(CAPTURES)
+	python3 tests/engines/check_table.py $(BUILD)/moeref
 
 SAN = $(MAKE) BUILD=build/$@ OPT=-O1
 ## asan: the tests under AddressSanitizer and LeakSanitizer

@@ -1,6 +1,6 @@
-/* What released engines gave on an H200 (data/engines, a folder a case), judged on the CPU: the counts
- * of verdicts are those of data/engines/EXPECTED, and identified sums make the logits again, bit for
- * bit. And recordings made here, right and spoilt, for the check itself. */
+/* What released engines gave on an H200 (data/engines, a folder a case), judged on the CPU: counts
+ * of verdicts are those of data/engines/EXPECTED, and identified sums make the logits again, bit
+ * for bit. And recordings made here, right and spoilt, for the check itself. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>

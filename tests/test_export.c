@@ -256,9 +256,10 @@ START_TEST(reject_export)
     cli_refused(3, "none/twin", "No such file");
     cli("export", toy, "-o", cli_at("case.json"));
     cli_refused(3, "case.json", "Not a directory");
-    cli_put_json("up.json", "{'moeref_case':1,'name':'../up','input':'logits','router':{'experts':2,"
-                 "'top_k':1,'score':'sigmoid','bias':false,'n_group':1,'topk_group':1,"
-                 "'norm_topk_prob':true,'routed_scaling_factor':1},'inline':{'0':{'logits':[[0,1]]}}}");
+    cli_put_json("up.json", "{'moeref_case':1,'name':'../up','input':'logits','router':{"
+                 "'experts':2,'top_k':1,'score':'sigmoid','bias':false,'n_group':1,'topk_group':1,"
+                 "'norm_topk_prob':true,'routed_scaling_factor':1},"
+                 "'inline':{'0':{'logits':[[0,1]]}}}");
     cli_remember();
     cli("export", cli_at("up.json"), "-o", cli_at("."));
     cli_refused(3, "../up", "file's name");

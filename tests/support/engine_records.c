@@ -112,8 +112,9 @@ static bool replay_layer(struct check *c, const char *file, const struct mr_safe
             for (size_t e = 0; e < n && fine; e++) {
                 float seen = (float)given[e];
                 if (memcmp(&seen, &made[e], sizeof seen))
-                    fine = FAULT(c, "%s: layer %d, %s, token %zu, expert %zu: logit %a, replayed %a",
-                                 file, l->layer, l->phase, t, e, (double)seen, (double)made[e]);
+                    fine = FAULT(c, "%s: layer %d, %s, token %zu, expert %zu: logit %a, replayed "
+                                 "%a", file, l->layer, l->phase, t, e, (double)seen,
+                                 (double)made[e]);
                 ++*compared;
             }
         }
@@ -141,7 +142,8 @@ static bool replay_case(struct check *c, const char *file, struct mr_case *from,
             char name[256];
             struct mr_tensor logits;
             snprintf(name, sizeof name, "%.100s.model.layers.%d.mlp.gate.logits", phase, layer);
-            if (!mr_case_has(from, layer, phase) || !mr_safetensors_find(st, name, &logits)) continue;
+            if (!mr_case_has(from, layer, phase) || !mr_safetensors_find(st, name, &logits))
+                continue;
             if (mr_case_get(from, layer, phase, &l, &err) ||
                 mr_case_input_make(from, &l, false, &in, &err))
                 return FAULT(c, "%s: %s", file, err.text);

@@ -10,14 +10,15 @@ struct engine_records {
     char fault[1200];                   /* the first thing that is not as expected, or "" */
 };
 
-/* FOLDER/EXPECTED says what the judge must say of each FOLDER/CASE/NAME.safetensors. A line is one of
+/* FOLDER/EXPECTED says what the judge must say of each FOLDER/CASE/NAME.safetensors. A line is
  *     # anything
- *     make CASE ARGUMENTS          moeref ARGUMENTS -o TEMPORARY makes the case; without such a line
- *                                  it is cases/CASE.json
+ *     make CASE ARGUMENTS          moeref ARGUMENTS -o TEMPORARY makes the case; without such
+ *                                  a line it is cases/CASE.json
  *     judge CASE/NAME ROWS EXACT TIE ROUNDING UNDECIDED WRONG MALFORMED NONFINITE
  *     replay CASE/NAME COUNT LINE  all COUNT logits are LINE's, bit for bit
- * A file without a judge line (.sorted.safetensors apart), a line without a file, and any other count are faults; files are taken
- * at their own metadata: arithmetic, profile. False at the first fault. Needs cli_start's folder. */
+ * A file without a judge line (.sorted.safetensors apart), a line without a file and any other count
+ * are faults. Files are taken at their metadata: arithmetic, profile. False at the first fault.
+ * Needs cli_start's folder. */
 bool engine_records_check(const char *folder, struct engine_records *out);
 
 #endif
