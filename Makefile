@@ -244,6 +244,7 @@ check-oracles: all check-python
 	  $(PYTHON) tests/engines/check_run.py $(BUILD)/moeref; \
 	else echo "torch: MISSING -> tests/engines/check_run.py is SKIPPED: the runner of engines is NOT checked"; fi
 	$(PYTHON) tests/capture/check_capture.py $(BUILD)/moeref
+	$(PYTHON) tests/engines/check_table.py $(BUILD)/moeref
 
 ## check-python: tests of tools/python with PYTHON (python3), which needs numpy; torch's if it is there
 check-python: all shared
