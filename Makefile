@@ -55,21 +55,21 @@ NVCC ?= $(shell command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
 GPU_ARCH ?= -gencode=arch=compute_90a,code=sm_90a
 # nvcc's default contraction, in which engines are compiled, too, and ref/arith/cuda.h has its scalar
 # functions: 1 + expf(-x) ends in an FMA. Kernels say __fadd_rn (plus) where nothing may be fused.
-HARNESS_NVCCFLAGS ?= $(GPU_ARCH) -O3 -std=c++20 -lineinfo -Xcompiler -Wall,-Wextra,-ffp-contract=off
+HARNESS_NVCCFLAGS ?= $(GPU_ARCH) -O3 -std=c++20 -lineinfo -Xcompiler -fPIC,-Wall,-Wextra,-ffp-contract=off
 GPUOBJ := $(patsubst %.c,$(BUILD)/%.o,tools/common.c $(filter-out gpu/main.c gpu/cpu_only.c \
 	%_cuda.c,$(wildcard gpu/*.c)))
 GPU_PLUGINS := $(patsubst %.c,$(BUILD)/%.so,$(wildcard tests/gpu/*.c))
 COMMIT := $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
 
-.PHONY: gpu-check help all deps demo test check-long check-bugs check-oracles bench asan ubsan tsan fuzz gpu \
-	install showconfig clean format probe
+.PHONY: gpu-check gpu-so help all deps demo shared test check-long check-bugs check-oracles \
+	check-python bench asan ubsan tsan fuzz gpu install showconfig clean format probe
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 
 ## help: lists every target with one line
 help:
 	@sed -n 's/^## \([a-z-]*\): \(.*\)/  \1|\2/p' $(firstword $(MAKEFILE_LIST)) | \
-		awk -F'|' '{printf "%-14s%s\n", $$1, $$2}'
+		awk -F'|' '{printf "%-16s%s\n", $$1, $$2}'
 
 ## all: builds build/moeref (the default)
 all: probe $(BUILD)/moeref
@@ -114,8 +114,11 @@ $(BUILD)/%.simt.o: %.cu
 $(LIB): $(LIBOBJ)
 	@rm -f $@
 	ar rcs $@ $^
-$(BUILD)/libmoeref.so: $(LIBOBJ)
-	$(CC) $(FLAGS) -shared -o $@ $^ $(LIBS)
+# Exports what ref/moeref.map lists, and the name says which versions can stand for each other.
+SONAME := libmoeref.so.$(firstword $(subst ., ,$(VERSION)))
+$(BUILD)/libmoeref.so: $(LIBOBJ) ref/moeref.map
+	$(CC) $(FLAGS) -shared -Wl,-soname,$(SONAME) -Wl,--version-script=ref/moeref.map -o $@ $(LIBOBJ) $(LIBS)
+	@ln -sf libmoeref.so $(BUILD)/$(SONAME)
 $(BUILD)/moeref: $(TOOLOBJ) $(LIB)
 	$(CC) $(FLAGS) -o $@ $^ $(LIBS)
 $(BUILD)/tests/bugs/check-bugs: $(BUILD)/tests/bugs/check_bugs.o $(BUGOBJ) $(LIB)
@@ -152,6 +155,15 @@ $(BUILD)/tests/moeref-gpu-fake: $(GPUOBJ) $(BUILD)/gpu/main.o $(BUILD)/tests/gpu
 $(BUILD)/tests/gpu/%.so: tests/gpu/%.c
 	@mkdir -p $(@D)
 	$(CC) $(FLAGS) -MF $(@:.so=.d) -MT $@ -shared -o $@ $< -lm
+# The router kernels as shared libraries. -Bsymbolic: what one defines is its own, whatever the
+# program that loads it has under the same name (CUDA's runtime among it).
+$(BUILD)/gpu/kernels/plugin.o: $(BUILD)/gpu/commit-$(COMMIT)
+$(BUILD)/gpu/kernels/plugin.o: FLAGS += -DMR_COMMIT='"$(COMMIT)"'
+$(BUILD)/gpu/kernels/plugin.simt.o: gpu/kernels/plugin.c $(BUILD)/gpu/commit-$(COMMIT)
+	@mkdir -p $(@D)
+	$(CC) $(FLAGS) -DMR_SIMT -DMR_COMMIT='"$(COMMIT)"' -c $< -o $@
+$(BUILD)/libmoeref-kernels-cpu.so: $(SIMTOBJ) $(BUILD)/gpu/kernels/plugin.simt.o $(LIB)
+	$(CC) $(FLAGS) -shared -Wl,-Bsymbolic -o $@ $^ $(LIBS)
 # Made anew, too, when nvcc has come or gone.
 GPU_MODE := $(BUILD)/gpu/mode-$(if $(NVCC),cuda,cpu)
 $(GPU_MODE):
@@ -177,14 +189,25 @@ GPU_LINK = $(FLAGS) $(LIBS)
 endif
 $(BUILD)/moeref-gpu: $(GPUOBJ) $(BUILD)/gpu/main.o $(CUDAOBJ) $(LIB) $(GPU_MODE)
 	$(CC) -o $@ $(filter-out $(GPU_MODE),$^) $(GPU_LINK) $(GPU_LIBS)
+GPU_SO := $(BUILD)/libmoeref-kernels.so
+$(GPU_SO): $(patsubst %,$(BUILD)/%.o,$(wildcard gpu/kernels/*.cu)) $(BUILD)/gpu/kernels/plugin.o
+	$(CC) -shared -Wl,-Bsymbolic,--exclude-libs,ALL -o $@ $^ -L$(CUDA_HOME)/lib64 -lcudart_static -lstdc++ \
+		-ldl -lrt -lpthread -lm
 else
 $(BUILD)/moeref-gpu: $(BUILD)/tests/moeref-gpu $(GPU_MODE)
 	cp $< $@
 endif
 
+## gpu-so: gpu/kernels as shared libraries for tools/engines: for the CPU, and with nvcc for the GPU
+gpu-so: $(GPU_SO) $(BUILD)/libmoeref-kernels-cpu.so
+	@if [ -z "$(NVCC)" ]; then echo "nvcc: MISSING -> NOT compiled: $(BUILD)/libmoeref-kernels.so"; fi
+
 ## gpu-check: on a machine with a GPU: builds, runs, judges, times and sanitizes every kernel; under 10 minutes
 gpu-check: all gpu
 	sh gpu/kernels/check.sh $(BUILD)/gpu-check $(BUILD)/moeref-gpu
+
+## shared: build/libmoeref.so, the library for other languages (ref/api/api.h)
+shared: probe $(BUILD)/libmoeref.so
 
 ## demo: routes the four shipped cases and prints their tables; replays an H200's router GEMMs
 demo: all
@@ -196,7 +219,7 @@ demo: all
 
 ## test: builds and runs all tests; closes with Check's line
 test: all $(BUILD)/tests/run $(BUILD)/tests/moeref-gpu $(BUILD)/tests/moeref-gpu-fake \
-		$(GPU_PLUGINS)
+		$(GPU_PLUGINS) $(BUILD)/libmoeref.so
 	$(BUILD)/tests/run
 
 ## check-long: the tests that take minutes, after the short ones
@@ -211,9 +234,20 @@ check-bugs: all $(BUILD)/tests/bugs/check-bugs
 bench: all $(BUILD)/tests/bench/bench
 	$(BUILD)/tests/bench/bench $(BUILD)/bench.json
 
-## check-oracles: independent oracles in Python (numpy, mpmath) over the captures
-check-oracles: all
-	python3 tests/oracle/check.py $(BUILD)/moeref $(CAPTURES)
+PYTHON ?= python3
+## check-oracles: independent oracles in Python (numpy, mpmath) over the captures; check-python; engines if torch is there
+check-oracles: all check-python
+	$(PYTHON) tests/oracle/check.py $(BUILD)/moeref $(CAPTURES)
+	@if $(PYTHON) -c 'import torch' 2>/dev/null; then \
+	  echo $(PYTHON) tests/engines/check_run.py $(BUILD)/moeref; \
+	  $(PYTHON) tests/engines/check_run.py $(BUILD)/moeref; \
+	else echo "torch: MISSING -> tests/engines/check_run.py is SKIPPED: the runner of engines is NOT checked"; fi
+
+## check-python: tests of tools/python with PYTHON (python3), which needs numpy; torch's if it is there
+check-python: all shared
+	@if $(PYTHON) -c 'import numpy' 2>/dev/null; then \
+	  PYTHONDONTWRITEBYTECODE=1 $(PYTHON) tests/python/run.py $(BUILD); else \
+	  echo "numpy: MISSING for $(PYTHON) -> tools/python is NOT TESTED"; fi
 
 SAN = $(MAKE) BUILD=build/$@ OPT=-O1
 ## asan: the tests under AddressSanitizer and LeakSanitizer
@@ -272,10 +306,17 @@ gpu: $(BUILD)/moeref-gpu
 	  echo "nvcc: MISSING -> NOT compiled: $(GPU_BIN)"; $< list; exit 0; fi; \
 	$(MAKE) --no-print-directory gpu-programs && echo "gpu: compiled $< $(GPU_BIN)" && $< list
 
-## install: moeref, libmoeref.a and its headers (moeref/moeref.h) under PREFIX (/usr/local)
-install: all
+## install: moeref, libmoeref.a and .so, moeref.pc and headers (moeref/moeref.h) under PREFIX (/usr/local)
+install: all shared
 	install -D -m755 $(BUILD)/moeref $(DESTDIR)$(PREFIX)/bin/moeref
 	install -D -m644 $(LIB) $(DESTDIR)$(PREFIX)/lib/libmoeref.a
+	install -m644 $(BUILD)/libmoeref.so $(DESTDIR)$(PREFIX)/lib/libmoeref.so.$(VERSION)
+	ln -sf libmoeref.so.$(VERSION) $(DESTDIR)$(PREFIX)/lib/$(SONAME)
+	ln -sf $(SONAME) $(DESTDIR)$(PREFIX)/lib/libmoeref.so
+	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig
+	@printf '%s\n' 'Name: moeref' 'Description: certified Mixture-of-Experts routing' \
+	  'Version: $(VERSION)' 'Cflags: -I$(PREFIX)/include' 'Libs: -L$(PREFIX)/lib -lmoeref' \
+	  'Libs.private: -fopenmp $(LIBS)' > $(DESTDIR)$(PREFIX)/lib/pkgconfig/moeref.pc
 	for h in $(patsubst ref/%,%,$(wildcard ref/*.h ref/*/*.h)); do \
 	  install -D -m644 ref/$$h $(DESTDIR)$(PREFIX)/include/moeref/$$h || exit 1; done
 

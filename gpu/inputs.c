@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../ref/route/rounded_logits.h"
 #include "registry.h"
 
 #define TRY(call)                                     \
@@ -46,15 +47,6 @@ enum mr_status gpu_router(const struct mr_router *r, struct mr_kernel_router *ou
     return MR_OK;
 }
 
-/* The encoding of a binary32 value in a type of two bytes; false if it has none. NaN has. */
-static bool narrow(float value, int32_t type, uint16_t *out)
-{
-    *out = type == MR_KERNEL_BF16 ? mr_bf16_encode(value, MR_RNE, MR_OVERFLOW_IEEE)
-                                  : mr_fp16_encode(value, MR_RNE, MR_OVERFLOW_IEEE);
-    float back = type == MR_KERNEL_BF16 ? mr_bf16_decode(*out) : mr_fp16_decode(*out);
-    return isnan(value) || memcmp(&back, &value, sizeof value) == 0;
-}
-
 /* n values of a matrix in another type. *lossy: how many changed. */
 static enum mr_status convert(const void *from, enum mr_dtype dtype, size_t n, int32_t type,
                               void **out, size_t *lossy, struct mr_error *err)
@@ -73,7 +65,8 @@ static enum mr_status convert(const void *from, enum mr_dtype dtype, size_t n, i
     float *wide = malloc(n * sizeof *wide + 1);
     if (!wide) return mr_fail(err, MR_ERR_MEMORY, "out of memory");
     mr_widen_f32(from, dtype, n, wide);
-    for (size_t i = 0; i < n; i++) *lossy += !narrow(wide[i], type, (uint16_t *)*out + i);
+    for (size_t i = 0; i < n; i++)
+        *lossy += !mr_narrow(wide[i], gpu_type_dtype(type), (uint16_t *)*out + i);
     free(wide);
     return MR_OK;
 }
@@ -95,49 +88,6 @@ static enum mr_status take(const char *name, const struct mr_matrix *m, int32_t 
     return mr_fail(err, MR_ERR_UNSUPPORTED, "%s: %zu of %zu %s values are none of %s, and the "
                    "kernel takes nothing wider", name, lossy, n, mr_dtype_name(m->dtype),
                    gpu_type_name(*type));
-}
-
-/* One exact logit, rounded once to binary32 or to a narrower type, as a value; the gate bias is
- * added in binary32 before a narrower rounding. */
-static float rounded_logit(const struct mr_layer *layer, size_t token, size_t expert,
-                           const struct mr_format *narrower)
-{
-    struct mr_exact dot;
-    bool biased = layer->gate_bias != NULL;
-    if (mr_exact_dot(&layer->hidden, token, &layer->gate, expert, &dot)) return NAN;
-    if (narrower && !biased) return (float)mr_round_sum(dot.hi, dot.lo, narrower);
-    float logit = (float)mr_round_sum(dot.hi, dot.lo, &mr_format_fp32);
-    if (biased) logit += (float)layer->gate_bias[expert];
-    return narrower && isfinite(logit) ? (float)mr_round_sum(logit, 0, narrower) : logit;
-}
-
-static enum mr_status exact_logits(const struct mr_layer *layer, struct gpu_inputs *out,
-                                   struct mr_error *err)
-{
-    int experts = layer->router->experts;
-    const struct mr_format *narrower = out->given_type == MR_KERNEL_FP32 ? NULL
-                                       : out->given_type == MR_KERNEL_BF16 ? &mr_format_bf16
-                                                                           : &mr_format_fp16;
-    size_t n = out->tokens * (size_t)experts;
-    float *logits = malloc(n * sizeof *logits + 1);
-    out->given = malloc(n * gpu_type_bytes(out->given_type) + 1);
-    if (!logits || !out->given) {
-        free(logits);
-        return mr_fail(err, MR_ERR_MEMORY, "out of memory");
-    }
-    long tokens = (long)out->tokens;
-#pragma omp parallel for schedule(static)
-    for (long t = 0; t < tokens; t++)
-        for (int e = 0; e < experts; e++)
-            logits[(size_t)t * (size_t)experts + (size_t)e] =
-                rounded_logit(layer, (size_t)t, (size_t)e, narrower);
-    if (!narrower) memcpy(out->given, logits, n * sizeof *logits);
-    else
-        for (size_t i = 0; i < n; i++)
-            narrow(logits[i], out->given_type, (uint16_t *)out->given + i);
-    out->rounded = narrower != NULL;
-    free(logits);
-    return MR_OK;
 }
 
 static enum mr_status biases(const double *from, size_t n, const char *name, float **out,
@@ -175,7 +125,8 @@ static enum mr_status make(const struct mr_layer *layer, const struct mr_kernel 
         return take("logits", &layer->logits, k->given_types, &out->given_type, &out->given, err);
     out->given_type = k->given_types & MR_KERNEL_FP32   ? MR_KERNEL_FP32
                       : k->given_types & MR_KERNEL_BF16 ? MR_KERNEL_BF16 : MR_KERNEL_FP16;
-    return exact_logits(layer, out, err);
+    out->rounded = out->given_type != MR_KERNEL_FP32;
+    return mr_rounded_logits(layer, gpu_type_dtype(out->given_type), &out->given, err);
 }
 
 enum mr_status gpu_inputs_make(const struct mr_layer *layer, const struct mr_kernel *kernel,

@@ -19,6 +19,8 @@
  *   mr_config_load   config.json -> struct mr_router           (io/config.h)
  *   mr_checkpoint_*, mr_safetensors_*, mr_writer_*             (io/safetensors.h)
  *   mr_case_*        case files                                (io/case.h)
+ *   mr_api_*         routing and the judge by handles, plain arrays and texts, for callers that are
+ *                    not C                                     (api/api.h)
  *   mr_exact_dot, mr_bins_dot                                  (exact/exact.h)
  *   mr_bf16_encode ... and decode                              (num/num.h)
  * All else may change with any version. All of it assumes round-to-nearest. */
@@ -27,6 +29,7 @@
 
 #define MR_VERSION "0.1.0"
 
+#include "api/api.h"
 #include "arith/arith.h"
 #include "arith/cuda.h"
 #include "arith/identify.h"

@@ -30,6 +30,8 @@ static const struct command {
      help_verify, cmd_verify},
     {"identify", "which arithmetic made observed logits: every line that gives all bits",
      help_identify, cmd_identify},
+    {"export", "a case written out whole, or as exact logits: what kernels are run on", help_export,
+     cmd_export},
     {"help", "how a command is used", help_help, cmd_help},
     {"version", "the version", help_version, cmd_version},
 };

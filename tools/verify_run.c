@@ -44,12 +44,8 @@ static const char *line_of(const struct state *s, size_t i, const char **said)
 /* The report names what made the radius. */
 static char *describe(const char *line, const char *said, bool given, bool sum)
 {
-    char *text = need(512, 1);
-    snprintf(text, 512, "%.200s%s%s, %s", line ? line : "fp32",
-             line ? "" : " (nothing is declared)", said,
-             given ? "logits as given"
-             : sum ? "summed so"
-                   : "sums in fp32 in any order or in a tensor-core chain, whichever errs more");
+    char *text = need(MR_RADIUS_TEXT, 1);
+    mr_radius_text(line, said, given, sum, text);
     return text;
 }
 
@@ -159,15 +155,6 @@ static struct mr_verify_experts *experts_of(struct mr_verify_report *r, int laye
     return x;
 }
 
-static void add_tally(struct mr_verify_tally *to, const struct mr_verify_tally *from)
-{
-    to->rows += from->rows;
-    to->padding += from->padding;
-    to->logit_rows += from->logit_rows;
-    if (from->logit_error > to->logit_error) to->logit_error = from->logit_error;
-    for (int v = 0; v < MR_VERDICT_COUNT; v++) to->verdicts[v] += from->verdicts[v];
-}
-
 static void keep(struct state *s, const struct mr_case_layer *l)
 {
     struct mr_verify_report *r = s->report;
@@ -175,7 +162,7 @@ static void keep(struct state *s, const struct mr_case_layer *l)
         if (!s->observed[i].ids.data && !s->observed[i].logits.data) continue;
         struct mr_verify_row *row = &r->row[r->row_count++];
         *row = (struct mr_verify_row){l->layer, l->phase, i, s->result.tally[i]};
-        add_tally(&r->total, &row->tally);
+        mr_tally_add(&r->total, &row->tally);
     }
     struct mr_verify_experts *x = experts_of(r, l->layer);
     for (int e = 0; e < r->experts; e++) {

@@ -22,6 +22,7 @@ static enum mr_form form_of(mr_score_word word)
     case MR_CUDA_ROOT_FMAXF: return MR_FORM_EXPF;
     case MR_CUDA_SIGMOID_TANHF:
     case MR_CUDA_SIGMOID_TANHF_FTZ: return MR_FORM_TANH;
+    case MR_CUDA_SIGMOID_TANHF_FAST: return MR_FORM_TANH_FAST;
     default: return MR_FORM_FAST;
     }
 }

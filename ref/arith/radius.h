@@ -38,7 +38,8 @@ enum mr_form {
     MR_FORM_ROUNDED, /* every score and quotient correctly rounded (what arith.h says) */
     MR_FORM_EXPF,    /* library expf, logf, log1pf, sqrtf; division, or 1/sum and a product */
     MR_FORM_FAST,    /* __expf, ex2.approx, __logf, rcp.approx, div.full, sqrt.approx; FTZ */
-    MR_FORM_TANH     /* sigmoid as 0.5 tanhf(0.5 x) + 0.5; the rest as EXPF */
+    MR_FORM_TANH,    /* sigmoid as 0.5 tanhf(0.5 x) + 0.5; the rest as EXPF */
+    MR_FORM_TANH_FAST /* the same sigmoid with tanh.approx; the rest as FAST */
 };
 
 /* What the kernel is taken to do. */

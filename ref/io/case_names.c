@@ -28,6 +28,7 @@ void mr_case_default_names(struct mr_case *c)
     c->names[TENSOR_TOKEN_IDS] = "{phase}.input_ids";
     c->names[TENSOR_GATE] = "model.layers.{layer}.mlp.gate.weight";
     c->names[TENSOR_BIAS] = "model.layers.{layer}.mlp.gate.e_score_correction_bias";
+    c->names[TENSOR_GATE_BIAS] = "model.layers.{layer}.mlp.gate.bias";
     if (!c->has_config) return;
     c->names[TENSOR_GATE] = mr_config_gate_name(&c->config);
     c->names[TENSOR_BIAS] = mr_config_bias_name(&c->config);

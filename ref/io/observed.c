@@ -65,9 +65,8 @@ static enum mr_status check(const char *source, const char *name, const struct m
                    expected, cols, found);
 }
 
-/* The tensors are found; names are for messages. */
-static enum mr_status check_all(struct mr_observed *o, const struct mr_router *router,
-                                char names[4][NAME], bool *found, struct mr_error *err)
+enum mr_status mr_observed_check(struct mr_observed *o, const struct mr_router *router,
+                                 const char *const names[4], bool *found, struct mr_error *err)
 {
     struct mr_tensor *tensor[4] = {&o->ids, &o->weights, &o->logits, &o->token_index};
     const struct expected want[4] = {{id_types, 5, (uint64_t)router->top_k},
@@ -116,6 +115,7 @@ enum mr_status mr_observed_read(const struct mr_safetensors *file, int layer, co
     static const char *const endings[4] = {"topk_ids", "topk_weights", "gate.logits",
                                            "gate.token_index"};
     char names[4][NAME];
+    const char *const shown[4] = {names[0], names[1], names[2], names[3]};
     *found = false;
     *out = (struct mr_observed){.source = mr_safetensors_path(file), .tokens = tokens,
                                 .non_padded = non_padded};
@@ -128,7 +128,7 @@ enum mr_status mr_observed_read(const struct mr_safetensors *file, int layer, co
         if (!mr_safetensors_find(file, names[i], tensor[i])) tensor[i]->data = NULL;
     }
     TRY(read_padding(file, &out->non_padded, err));
-    enum mr_status status = check_all(out, router, names, found, err);
+    enum mr_status status = mr_observed_check(out, router, shown, found, err);
     if (status || !*found) mr_observed_free(out);
     return status;
 }
@@ -139,13 +139,14 @@ enum mr_status mr_observed_of_case(const struct mr_case *c, const struct mr_case
 {
     static const char *const what[4] = {"topk_ids", "topk_weights", "logits", "token_index"};
     char names[4][NAME];
+    const char *const shown[4] = {names[0], names[1], names[2], names[3]};
     *out = (struct mr_observed){.source = mr_case_name(c), .tokens = tokens,
                                 .non_padded = non_padded, .ids = layer->topk_ids,
                                 .weights = layer->topk_weights};
     if (!mr_case_from_logits(c)) out->logits = layer->logits;
     for (int i = 0; i < 4; i++)
         snprintf(names[i], NAME, "layer %d, %s: %s", layer->layer, layer->phase, what[i]);
-    enum mr_status status = check_all(out, mr_case_router(c), names, found, err);
+    enum mr_status status = mr_observed_check(out, mr_case_router(c), shown, found, err);
     if (status || !*found) mr_observed_free(out);
     return status;
 }

@@ -24,4 +24,9 @@ enum mr_status mr_observed_read(const struct mr_safetensors *file, int layer, co
 enum mr_status mr_observed_of_case(const struct mr_case *c, const struct mr_case_layer *layer,
                                    size_t tokens, uint64_t non_padded, struct mr_observed *out,
                                    bool *found, struct mr_error *err);
+/* The same from tensors at hand: source, tokens, non_padded, ids, weights, logits and token_index
+ * are set, those that are not there with data NULL; the rest is made here. names: of the four
+ * tensors, for messages. After a failure, or if not *found: mr_observed_free. */
+enum mr_status mr_observed_check(struct mr_observed *o, const struct mr_router *router,
+                                 const char *const names[4], bool *found, struct mr_error *err);
 #endif

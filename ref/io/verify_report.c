@@ -26,6 +26,25 @@ uint64_t mr_tally_findings(const struct mr_verify_tally *t)
     return n;
 }
 
+void mr_tally_add(struct mr_verify_tally *to, const struct mr_verify_tally *from)
+{
+    to->rows += from->rows;
+    to->padding += from->padding;
+    to->logit_rows += from->logit_rows;
+    if (from->logit_error > to->logit_error) to->logit_error = from->logit_error;
+    for (int v = 0; v < MR_VERDICT_COUNT; v++) to->verdicts[v] += from->verdicts[v];
+}
+
+void mr_radius_text(const char *line, const char *said, bool given, bool sum,
+                    char text[MR_RADIUS_TEXT])
+{
+    snprintf(text, MR_RADIUS_TEXT, "%.200s%s%s, %s", line ? line : "fp32",
+             line ? "" : " (nothing is declared)", said,
+             given ? "logits as given"
+             : sum ? "summed so"
+                   : "sums in fp32 in any order or in a tensor-core chain, whichever errs more");
+}
+
 static uint32_t bits32(double value)
 {
     float f = (float)value;
@@ -236,9 +255,15 @@ json_t *mr_verify_json(const struct mr_verify_report *r)
         json_array_append_new(power, json_pack("{s:s, s:I, s:I}", "arith", r->power[i].arith,
                                                "tokens", (json_int_t)r->power_tokens, "wrong",
                                                (json_int_t)r->power[i].wrong));
-    for (size_t i = 0; i < r->source_count; i++)
-        json_array_append_new(sources, json_pack("{s:o, s:s}", "source", text_json(r->source[i]),
-                                                 "arith", r->source_arith[i]));
+    for (size_t i = 0; i < r->source_count; i++) {
+        struct mr_verify_tally tally = {0};
+        for (size_t j = 0; j < r->row_count; j++)
+            if (r->row[j].source == i) mr_tally_add(&tally, &r->row[j].tally);
+        json_t *o = tally_json(&tally);
+        json_object_set_new(o, "source", text_json(r->source[i]));
+        json_object_set_new(o, "arith", json_string(r->source_arith[i]));
+        json_array_append_new(sources, o);
+    }
     return json_pack("{s:{s:s}, s:s, s:o, s:s, s:o, s:s?, s:b, s:o, s:o, s:o, s:o, s:I, s:o, s:o}",
                      "moeref", "version", MR_VERSION, "command", "verify", "case",
                      text_json(r->case_name), "arith", r->arith, "sources",

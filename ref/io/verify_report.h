@@ -57,6 +57,13 @@ bool mr_verdict_fails(enum mr_verdict v, bool strict);
 uint64_t mr_tally_failures(const struct mr_verify_tally *t, bool strict);
 /* Rows with a verdict other than MR_EXACT: what `worst` would list had it no end. */
 uint64_t mr_tally_findings(const struct mr_verify_tally *t);
+void mr_tally_add(struct mr_verify_tally *to, const struct mr_verify_tally *from);
+
+/* What made a source's radius, in words, for source_arith. line: what was declared, NULL: nothing;
+ * said: "" or who declared it; given: the logits are; sum: the line declares one. */
+#define MR_RADIUS_TEXT 512
+void mr_radius_text(const char *line, const char *said, bool given, bool sum,
+                    char text[MR_RADIUS_TEXT]);
 
 /* One finding as a sentence without layer, phase and token: which experts, difference, radius, keys
  * and the bits of those keys rounded to binary32. */

@@ -28,6 +28,7 @@ struct state {
     struct mr_error_model *model; /* [count] */
     struct mr_error_model *power; /* [power_count] */
     size_t count;
+    uint8_t *const *verdicts; /* of each row, wherever it is wanted */
     struct worker *worker;
     int workers;
 };
@@ -205,6 +206,12 @@ static enum mr_status judge_logits(struct worker *w, const struct mr_observed *o
     return status;
 }
 
+/* Rows have one token each, so that no other worker writes here. */
+static void tell(const struct state *s, size_t source, size_t row, int verdict)
+{
+    if (s->verdicts && s->verdicts[source]) s->verdicts[source][row] = (uint8_t)verdict;
+}
+
 static enum mr_status judge_row(const struct state *s, struct worker *w, size_t source,
                                 const struct mr_inspection *t, size_t row)
 {
@@ -217,6 +224,7 @@ static enum mr_status judge_row(const struct state *s, struct worker *w, size_t 
     if (o->ids.data) mr_observed_ids(o, row, w->ids);
     if (padding && (!o->ids.data || masked(w, s->layer->router->top_k, &j))) {
         tally->padding++;
+        tell(s, source, row, MR_VERDICT_COUNT);
         return MR_OK;
     }
     if (!padding)
@@ -224,6 +232,7 @@ static enum mr_status judge_row(const struct state *s, struct worker *w, size_t 
                              : judge_logits(w, o, t, row, tally, &j);
     if (status) return status;
     tally->verdicts[j.verdict]++;
+    tell(s, source, row, j.verdict);
     if (j.verdict == MR_EXACT) return MR_OK;
     struct mr_finding finding = {s->options->order, s->options->layer, s->options->phase,
                                  source, row, t->token, t->routed->certificate, t->routed->gap, j,
@@ -302,7 +311,7 @@ enum mr_status mr_verify_layer(const struct mr_layer *layer,
                                struct mr_error *err)
 {
     struct state s = {.layer = layer, .options = options, .observed = observed, .count = count,
-                      .workers = workers_of(layer, options)};
+                      .verdicts = result->verdicts, .workers = workers_of(layer, options)};
     struct mr_route_result routed;
     s.worker = calloc((size_t)s.workers, sizeof *s.worker);
     s.model = calloc(count + 1, sizeof *s.model);

@@ -35,6 +35,9 @@ struct mr_verify_result {
     uint64_t *gained, *lost;       /* [experts]; rows in which sets differ, ties apart */
     uint64_t power_tokens;         /* tokens with a cut that was decided */
     uint64_t *power;               /* [power_count] tokens on which the swap is WRONG */
+    /* [sources], each [rows] or NULL: written, not added to. An enum mr_verdict, or
+     * MR_VERDICT_COUNT for padding that is masked as it must be. NULL: none */
+    uint8_t *const *verdicts;
 };
 
 /* observed: [count], of this layer; found: its worst findings are added, bounded by its size. */

@@ -45,7 +45,10 @@ class Router:
 @dataclass
 class Problem:
     """What a kernel is given. Tensors are on the device, contiguous, of the case's own types; None
-    where the case or the kernel has none. A kernel must not write them."""
+    where the case or the kernel has none. A kernel must not write them. Their memory stays, their
+    contents do not: gate and biases are the same at each launch, hidden, logits and ids are other
+    rows, so that prepare may derive something from the former alone. Logits of a case with a row
+    stride are columns of wider rows: the one case in which a tensor is not contiguous."""
     router: Router
     rows: int
     hidden: "torch.Tensor | None"     # [rows, hidden] bf16, fp16 or fp32

@@ -1,0 +1,104 @@
+/* The text of an exported case: "router" says all that the config did. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "case_private.h"
+#include "export_private.h"
+
+/* False without memory; a value of NULL, too. */
+static bool set(json_t *object, const char *key, json_t *value)
+{
+    return json_object_set_new(object, key, value) == 0;
+}
+
+static json_t *router_json(const struct mr_router *r, bool from_logits)
+{
+    json_t *o = json_object();
+    bool fine = o && set(o, "experts", json_integer(r->experts)) &&
+                set(o, "top_k", json_integer(r->top_k)) &&
+                (!r->hidden || set(o, "hidden", json_integer(r->hidden))) &&
+                set(o, "score", json_string(mr_score_name(r->score))) &&
+                set(o, "selection", json_string(mr_selection_name(r->selection))) &&
+                set(o, "bias", json_boolean(r->bias)) &&
+                /* Given logits hold it already. */
+                set(o, "gate_bias", json_boolean(r->gate_bias && !from_logits)) &&
+                set(o, "n_group", json_integer(r->n_group)) &&
+                set(o, "topk_group", json_integer(r->topk_group)) &&
+                set(o, "group_score", json_string(mr_group_score_name(r->group_score))) &&
+                set(o, "norm_topk_prob", json_boolean(r->norm_topk_prob)) &&
+                set(o, "routed_scaling_factor", json_real(r->routed_scaling_factor));
+    if (fine) return o;
+    json_decref(o);
+    return NULL;
+}
+
+static bool phase_used(const struct mr_export_job *job, const char *phase)
+{
+    for (size_t i = 0; i < mr_case_layer_count(job->c); i++)
+        if (mr_export_has(job, i, phase)) return true;
+    return false;
+}
+
+/* "phases" and "replay" of those that are written. */
+static bool set_phases(json_t *json, const struct mr_export_job *job)
+{
+    json_t *phases = json_array(), *replay = json_object();
+    bool fine = set(json, "phases", phases) && replay;
+    for (size_t p = 0; p < mr_case_phase_count(job->c) && fine; p++) {
+        const char *phase = mr_case_phase(job->c, p), *line = mr_case_replay(job->c, phase);
+        if (!phase_used(job, phase)) continue;
+        fine = json_array_append_new(phases, json_string(phase)) == 0 &&
+               (!line || set(replay, phase, json_string(line)));
+    }
+    if (fine && json_object_size(replay) && job->observed) return set(json, "replay", replay);
+    json_decref(replay);
+    return fine;
+}
+
+/* Which layers were asked for, as --layers says it: two exports that differ must have other bytes. */
+static char *about(const struct mr_export_job *job)
+{
+    const struct mr_export *how = job->how;
+    char *text = NULL;
+    size_t bytes;
+    FILE *f = open_memstream(&text, &bytes);
+    if (!f) return NULL;
+    fprintf(f, "%s%sExported from %s", mr_case_about(job->c), *mr_case_about(job->c) ? " " : "",
+            mr_case_name(job->c));
+    for (size_t i = 0, n = 0; how->layers && i < mr_case_layer_count(job->c); i++)
+        if (how->layers[i])
+            fprintf(f, "%s %d", n++ ? "," : ", layers", mr_case_layer_number(job->c, i));
+    if (how->phase) fprintf(f, ", phase %s", how->phase);
+    if (how->seed >= 0) fprintf(f, ", seed %ld", how->seed);
+    if (how->logits)
+        fprintf(f, ": %s, rounded once to %s", mr_case_from_logits(job->c) ? "its logits"
+                : "exact logits", mr_export_type(how->type));
+    fputc('.', f);
+    if (!fclose(f)) return text;
+    free(text);
+    return NULL;
+}
+
+char *mr_export_json(const struct mr_export_job *job)
+{
+    const struct mr_case *c = job->c;
+    const struct mr_router *r = mr_case_router(c);
+    char file[512], *said = about(job), *text = NULL;
+    snprintf(file, sizeof file, "%s.safetensors", job->name);
+    json_t *json = json_pack("{s:i, s:s, s:s, s:s}", "moeref_case", 1, "name", job->name, "about",
+                             said ? said : "", "input", job->logits ? "logits" : "hidden");
+    bool fine = said && json && set(json, "router", router_json(r, job->logits)) &&
+                (!job->weights || set(json, "checkpoint", json_pack("[s]", file))) &&
+                set(json, "capture", json_pack("[s]", file)) && set_phases(json, job);
+    if (fine && job->observed && mr_case_arith(c))
+        fine = set(json, "arith", json_string(mr_case_arith(c)));
+    if (fine && job->observed && mr_case_profile(c))
+        fine = set(json, "profile", json_string(mr_case_profile(c)));
+    if (fine) text = json_dumps(json, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+    json_decref(json);
+    free(said);
+    char *line = text ? realloc(text, strlen(text) + 2) : NULL;
+    if (!line) free(text);
+    return line ? strcat(line, "\n") : NULL;
+}

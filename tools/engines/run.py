@@ -1,0 +1,294 @@
+#!/usr/bin/env python3
+"""Runs the router kernels of released engines on moeref's cases, for `moeref verify` to judge.
+
+    python3 tools/engines/run.py --list
+    python3 tools/engines/run.py --engine torch --case cases/glm4moe-tiny.json --rows axis --out DIR
+    build/moeref verify DIR/cases/glm4moe-tiny.json --observed DIR/glm4moe-tiny/torch.reference.m1.safetensors
+
+Files: DIR/CASE/ENGINE.KERNEL.mROWS.safetensors. This process never touches CUDA: kernels run in children.
+Exit status: 0 all ran, or are refused by the engine; 1 a kernel could not be run, or did what none may
+(unwritten outputs, written inputs, wrong books ...); 2 usage; 3 a bad case.
+"""
+import sys
+
+if __name__ == "__main__" and sys.argv[1:] == ["--child"]:
+    import worker
+    sys.exit(worker.main())
+
+import argparse
+import importlib.util
+import json
+import os
+import queue
+import subprocess
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import adapters
+import children
+from case import BadCase, Exported
+from engine import ROW_AXIS
+
+SCRIPT = Path(__file__).resolve()
+TIMED = (1, 6, 16, 96, 1024, 8192)
+LARGEST = 1 << 20
+
+
+def rows_of(text):
+    if text == "axis":
+        return list(ROW_AXIS)
+    try:
+        rows = sorted({int(p) for p in text.split(",")})
+    except ValueError:
+        rows = []
+    if not rows or rows[0] < 1 or rows[-1] > LARGEST:
+        raise argparse.ArgumentTypeError(f"expected 'axis', or numbers from 1 as in 1,6,96, not '{text}'")
+    return rows
+
+
+def arguments():
+    p = argparse.ArgumentParser(usage="run.py --engine NAME[,NAME]|all --case CASE --rows axis|LIST "
+                                "--out DIR [options], or run.py --list", description=__doc__.split("\n\n")[0])
+    p.add_argument("--list", action="store_true", help="engines, versions found, kernels, what they serve")
+    p.add_argument("--engine", help="all, or names joined by commas")
+    p.add_argument("--kernel", help="only these, joined by commas: KERNEL or ENGINE.KERNEL")
+    p.add_argument("--case", action="append", default=[], help="repeatable; any case of moeref")
+    p.add_argument("--rows", type=rows_of, help="axis, or numbers as in 1,6,96")
+    p.add_argument("--out", type=Path)
+    p.add_argument("--json", metavar="F", help="one record for each kernel, case and row count; - is "
+                   "standard output")
+    p.add_argument("--time", action="store_true", help="microseconds, too: at the rows given, of the axis "
+                   f"at {', '.join(map(str, TIMED))}")
+    p.add_argument("--any-version", action="store_true", help="also versions whose source was not read")
+    p.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    p.add_argument("--layers", help="only these layers of a case, as in 1,3-5")
+    p.add_argument("--seed", help="of generated cases")
+    p.add_argument("--max-tokens", type=int, default=256, metavar="N",
+                   help="below 256 rows the first N tokens take part (default 256)")
+    p.add_argument("--logits-rows", type=int, default=64, metavar="N",
+                   help="rows of logits in a file, of each layer (default 64; 0: none)")
+    p.add_argument("--jobs", type=int, default=1, metavar="N", help="children at a time (default 1)")
+    p.add_argument("--timeout", type=float, default=60, metavar="S",
+                   help="seconds for one row count (default 60)")
+    p.add_argument("--build-timeout", type=float, default=300, metavar="S",
+                   help="for an import, and for a kernel's first row count, which may compile (default 300)")
+    p.add_argument("--deadline", type=float, metavar="S", help="for all: what is left then is NOT_RUN")
+    p.add_argument("--adapter", action="append", default=[], metavar="F", help="one more adapter's file")
+    a = p.parse_args()
+    if not a.list and not (a.engine and a.case and a.rows and a.out):
+        p.error("expected --engine, --case, --rows and --out, or --list")
+    if a.time and a.jobs > 1:
+        p.error("--time: one child at a time, without --jobs")
+    if min(a.max_tokens, a.jobs) < 1 or a.logits_rows < 0 or min(a.timeout, a.build_timeout) <= 0:
+        p.error("expected positive numbers")
+    return a, p
+
+
+def driver():
+    try:
+        ran = subprocess.run(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"],
+                             capture_output=True, text=True, timeout=20)
+        return ran.stdout.split("\n")[0].strip() if ran.returncode == 0 else "none"
+    except (OSError, subprocess.TimeoutExpired):
+        return "none"
+
+
+def describe_all(extra, wanted, log, seconds):
+    """[(name, adapter path, what it says)]; an adapter that cannot be loaded is named by its file."""
+    told = []
+    for path in adapters.paths(extra):
+        name = path.stem.removeprefix("for_")
+        if wanted is not None and name not in wanted:
+            continue
+        if importlib.util.find_spec("torch") is None:
+            told.append((name, path, {"failed": "torch is not installed"}))
+            continue
+        said = children.describe(SCRIPT, path, log, seconds)
+        told.append((said.get("name", name), path, said))
+    return told
+
+
+def why_not(said, any_version):
+    """Why an engine is not run, or None."""
+    if "failed" in said:
+        return said["failed"]
+    if said["version"] is None:
+        return said["reason"] or "not found"
+    if not any_version and not adapters.known(said["version"], said["versions"]):
+        return (f"version {said['version']}: read were {', '.join(said['versions'])} "
+                "(--any-version runs it all the same)")
+    return None
+
+
+def show_list(told):
+    for name, path, said in told:
+        why = why_not(said, False)
+        where = f" in {said['where']}" if said.get("where") else ""
+        print(f"{name} {said.get('version') or ''}".rstrip() + (where if not why else f": NOT_RUN: {why}"))
+        for k in said.get("kernels", []):
+            takes = {"hidden": "hidden states of " + ", ".join(k["hidden_types"]),
+                     "logits": "logits of " + ", ".join(k["logits_types"])}.get(k["takes"], k["takes"])
+            print(f"  {name}.{k['name']}: {k['about']}\n      takes {takes}; gives "
+                  f"{', '.join(k['gives'])}; on {', '.join(k['devices'])}"
+                  + (f"; order as profile {k['profile']}" if k["profile"] else ""))
+    return 0
+
+
+class Run:
+    """Results of all children, as they come."""
+
+    def __init__(self, a):
+        self.a, self.records, self.lock = a, [], threading.Lock()
+        self.out = open(a.out / "records.jsonl", "w", encoding="utf-8")
+
+    def add(self, engine, version, kernel, case, rows, record):
+        line = {"engine": engine, "engine_version": version, "kernel": f"{engine}.{kernel}" if kernel
+                else engine, "case": case, "rows": rows, **record}
+        with self.lock:
+            self.records.append(line)
+            self.out.write(json.dumps(line) + "\n")
+            self.out.flush()
+            if record["status"] == "NOT_RUN" or record.get("faulty"):
+                self.tell(line)
+
+    def tell(self, line):
+        rows = f" at {line['rows']} rows" if line["rows"] is not None else ""
+        why = line.get("reason") or "; ".join(f"{k}: {line['faults'][k]}" for k in line["faulty"])
+        what = line["status"] if line["status"] != "RUN" else "FAULTY"
+        print(f"{line['kernel']} on {line['case']}{rows}: {what}: {why}", file=sys.stderr)
+
+    def finish(self):
+        """Table to standard output, JSON where asked for; the exit status."""
+        self.out.close()
+        if self.a.json:
+            text = json.dumps({"records": self.records}, indent=1) + "\n"
+            if self.a.json == "-":
+                sys.stdout.write(text)
+            else:
+                temporary = f"{self.a.json}.tmp.{os.getpid()}"
+                Path(temporary).write_text(text)
+                os.replace(temporary, self.a.json)
+        if self.a.json != "-":
+            self.summary()
+        bad = any(r["status"] == "NOT_RUN" or r.get("faulty") for r in self.records)
+        return 1 if bad else 0
+
+    def summary(self):
+        groups = {}
+        for r in self.records:
+            groups.setdefault((r["kernel"], r["case"]), []).append(r)
+        for (kernel, case), records in groups.items():
+            said = []
+            for status in ("RUN", "NOT_RUN", "UNSUPPORTED"):
+                some = [r for r in records if r["status"] == status]
+                if not some:
+                    continue
+                whys = sorted({r["reason"] for r in some} - {""})
+                more = f" (and {len(whys) - 1} more)" if len(whys) > 1 else ""
+                said.append(f"{status} {len(some)}" + (f": {whys[0]}{more}" if whys else ""))
+            moved = [w for w in ("reruns", "positions") if any(
+                r.get("faults", {}).get(w, "identical") != "identical" for r in records)]
+            print(f"{kernel:40} {case:32} {'; '.join(said)}"
+                  + (f"; bits differ in {' and '.join(moved)}" if moved else ""))
+
+
+def chosen(kernels, names, engine):
+    if not names:
+        return kernels
+    return [k for k in kernels if k["name"] in names or f"{engine}.{k['name']}" in names]
+
+
+def plan(a, told, cases, run):
+    """Batches of units, and what is reported at once."""
+    batches, names, matched = [], set(a.kernel.split(",")) if a.kernel else None, set()
+    for engine, path, said in told:
+        kernels = chosen(said.get("kernels", []), names, engine)
+        matched |= {k["name"] for k in kernels} | {f"{engine}.{k['name']}" for k in kernels}
+        why = why_not(said, a.any_version)
+        if why:
+            for c in cases:
+                run.add(engine, said.get("version"), None, c.main.name, None,
+                        {"status": "NOT_RUN", "reason": why})
+            continue
+        units = [[{"kernel": k["name"], "case": str(at), "case_name": case_name, "rows": list(a.rows)}
+                  for c in cases for case_name, at in c.for_kernel(k["takes"], k["logits_types"])]
+                 for k in kernels]
+        share = max(1, min(a.jobs, len(units)))
+        for i in range(share):
+            part = [u for of_kernel in units[i::share] for u in of_kernel]
+            if part:
+                batches.append(children.Batch((engine, path, said["version"]), part))
+    return batches, (names or set()) - matched
+
+
+def execute(a, batches, run, log):
+    work, begin, machine = queue.Queue(), time.monotonic(), driver()
+    for b in batches:
+        work.put(b)
+    timed = a.rows if a.rows != list(ROW_AXIS) else TIMED
+    common = {"device": a.device, "out": str(a.out), "max_tokens": a.max_tokens, "driver": machine,
+              "logits_rows": a.logits_rows, "seed": a.seed or "", "time": list(timed) if a.time else None}
+
+    def remaining():
+        return float("inf") if a.deadline is None else a.deadline - (time.monotonic() - begin)
+
+    def loop(number):
+        while True:
+            try:
+                batch = work.get_nowait()
+            except queue.Empty:
+                return
+            engine, path, version = batch.engine
+
+            def report(unit, rows, record):
+                run.add(engine, version, unit["kernel"], unit["case_name"], rows, record)
+
+            if remaining() <= 0:
+                for u in batch.units:
+                    for r in u["rows"]:
+                        report(u, r, {"status": "NOT_RUN", "reason": children.OVER})
+                continue
+            spec = {**common, "engine": engine, "adapter": str(path)}
+            limits = (a.build_timeout, a.build_timeout, a.timeout)
+            for more in children.run_batch(SCRIPT, batch, spec, f"{log}.{number}", limits,
+                                           report, remaining):
+                work.put(more)
+
+    threads = [threading.Thread(target=loop, args=(i,)) for i in range(min(a.jobs, max(1, len(batches))))]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+
+
+def main():
+    a, parser = arguments()
+    wanted = None if a.list or a.engine == "all" else set(a.engine.split(","))
+    if a.list:
+        with tempfile.TemporaryDirectory() as folder:
+            return show_list(describe_all(a.adapter, None, f"{folder}/log", a.build_timeout))
+    a.out.mkdir(parents=True, exist_ok=True)
+    (a.out / "logs").mkdir(exist_ok=True)
+    told = describe_all(a.adapter, wanted, a.out / "logs" / "describe", a.build_timeout)
+    unknown = (wanted or set()) - {name for name, _, _ in told}
+    if unknown:
+        parser.error(f"--engine: no adapter of {', '.join(sorted(unknown))}: there are "
+                     f"{', '.join(p.stem.removeprefix('for_') for p in adapters.paths(a.adapter))}")
+    options = [*(["--layers", a.layers] if a.layers else []), *(["--seed", a.seed] if a.seed else [])]
+    try:
+        cases = [Exported(c, a.out / "cases", options) for c in a.case]
+        run = Run(a)
+        batches, unmatched = plan(a, told, cases, run)
+    except BadCase as e:
+        print(f"run.py: {e}", file=sys.stderr)
+        return 3
+    if unmatched:
+        parser.error(f"--kernel: no {', '.join(sorted(unmatched))}: see --list")
+    execute(a, batches, run, a.out / "logs" / "child")
+    return run.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
