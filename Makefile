@@ -126,7 +126,8 @@ $(BUILD)/tests/bugs/check-bugs: $(BUILD)/tests/bugs/check_bugs.o $(BUGOBJ) $(LIB
 $(BUILD)/tests/plugins/%.so: tests/plugins/%.c
 	@mkdir -p $(@D)
 	$(CC) $(FLAGS) -shared -o $@ $< -lopenblas -lm
-$(BUILD)/tests/run: $(TESTOBJ) $(BUGOBJ) $(SIMTOBJ) $(GPUOBJ) $(BUILD)/gpu/cpu_only.o $(LIB) | $(PLUGINS)
+$(BUILD)/tests/run: $(TESTOBJ) $(BUGOBJ) $(SIMTOBJ) $(GPUOBJ) $(BUILD)/gpu/cpu_only.o $(LIB) | $(PLUGINS) \
+		$(BUILD)/libmoeref.so
 	$(CC) $(FLAGS) -o $@ $^ $(shell pkg-config --libs check 2>/dev/null || echo -lcheck) $(LIBS)
 # The suites are the files: tests/test_NAME.c defines Suite *suite_NAME(void).
 $(BUILD)/tests/suites.inc: $(TESTSRC)
@@ -219,7 +220,7 @@ demo: all
 
 ## test: builds and runs all tests; closes with Check's line
 test: all $(BUILD)/tests/run $(BUILD)/tests/moeref-gpu $(BUILD)/tests/moeref-gpu-fake \
-		$(GPU_PLUGINS) $(BUILD)/libmoeref.so
+		$(GPU_PLUGINS)
 	$(BUILD)/tests/run
 
 ## check-long: the tests that take minutes, after the short ones
@@ -235,13 +236,15 @@ bench: all $(BUILD)/tests/bench/bench
 	$(BUILD)/tests/bench/bench $(BUILD)/bench.json
 
 PYTHON ?= python3
-## check-oracles: independent oracles in Python (numpy, mpmath) over the captures; check-python; engines if torch is there
+## check-oracles: independent oracles in Python (numpy, mpmath); check-python; engines and captures if torch is there
 check-oracles: all check-python
 	$(PYTHON) tests/oracle/check.py $(BUILD)/moeref $(CAPTURES)
 	@if $(PYTHON) -c 'import torch' 2>/dev/null; then \
 	  echo $(PYTHON) tests/engines/check_run.py $(BUILD)/moeref; \
 	  $(PYTHON) tests/engines/check_run.py $(BUILD)/moeref; \
 	else echo "torch: MISSING -> tests/engines/check_run.py is SKIPPED: the runner of engines is NOT checked"; fi
+	$(PYTHON) tests/capture/check_capture.py $(BUILD)/moeref
+	$(PYTHON) tests/engines/check_table.py $(BUILD)/moeref
 
 ## check-python: tests of tools/python with PYTHON (python3), which needs numpy; torch's if it is there
 check-python: all shared

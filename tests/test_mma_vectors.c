@@ -26,14 +26,31 @@ static void close_file(void)
     mr_safetensors_close(older);
 }
 
-static const void *part(const char *what, uint64_t k[2])
+static struct mr_tensor part(const char *what)
 {
     char name[32];
-    struct mr_tensor t;
+    struct mr_tensor t = {.data = NULL};
     snprintf(name, sizeof name, "%s.%s.%s", gpu, format, what);
-    bool found = mr_safetensors_find(file, name, &t) || mr_safetensors_find(older, name, &t);
-    ck_assert_msg(found && t.dtype == MR_F32, "%s", name);
-    if (k) memcpy(k, t.shape, 2 * sizeof *k);
+    ck_assert_msg(mr_safetensors_find(file, name, &t) || mr_safetensors_find(older, name, &t), "%s",
+                  name);
+    return t;
+}
+
+/* An operand: stored in its own type, tf32 as words. */
+static void operand(const char *what, uint32_t words[ROWS * 32], uint64_t k[2])
+{
+    struct mr_tensor t = part(what);
+    ck_assert(mr_mma_stored(format, t.dtype));
+    ck_assert_int_eq(t.dtype == MR_F32, !strcmp(format, "tf32"));
+    ck_assert_uint_le(t.shape[0] * t.shape[1], ROWS * 32);
+    mr_mma_words(t.data, t.dtype, (size_t)(t.shape[0] * t.shape[1]), words);
+    memcpy(k, t.shape, 2 * sizeof *k);
+}
+
+static const void *result(const char *what)
+{
+    struct mr_tensor t = part(what);
+    ck_assert_int_eq(t.dtype, MR_F32);
     return t.data;
 }
 
@@ -43,9 +60,11 @@ static struct mr_mma_group group(const char *name)
     char d[16];
     ck_assert_int_eq(sscanf(name, "%7[^.].%7[^.].%7s", gpu, format, output), 3);
     snprintf(d, sizeof d, "d_%s", output);
-    const void *a = part("a", k);
-    return (struct mr_mma_group){gpu, format,          output,          (size_t)k[0], (size_t)k[1],
-                                 a,   part("b", NULL), part("c", NULL), part(d, NULL)};
+    static uint32_t a[ROWS * 32], b[ROWS * 32];
+    operand("a", a, k);
+    operand("b", b, k);
+    return (struct mr_mma_group){gpu, format, output,      (size_t)k[0], (size_t)k[1],
+                                 a,   b,      result("c"), result(d)};
 }
 
 static const char *const names[] = {

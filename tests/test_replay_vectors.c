@@ -43,6 +43,28 @@ START_TEST(validate_vectors)
 }
 END_TEST
 
+/* The same steps in binary32 words and in the operands' own types. */
+START_TEST(verify_stored_types)
+{
+    static const float a[16] = {1, -2, 448, 0.0625f, 0x1p-9f, -0x1p-9f, 3, -0.0f};
+    static const float b[16] = {5, 0.5f, 1, 2, 1, 1, -1, 1};
+    static const uint8_t a8[16] = {0x38, 0xc0, 0x7e, 0x18, 0x01, 0x81, 0x44, 0x80};
+    static const uint8_t b8[16] = {0x4a, 0x30, 0x38, 0x40, 0x38, 0x38, 0xb8, 0x38};
+    static const float d[1] = {449.125f}; /* 5 - 1 + 448 + 0.125 + 0 - 3 */
+    const struct cli_tensor wide[] = {{"Ada.E4M3.a", MR_F32, 1, 16, a},
+                                      {"Ada.E4M3.b", MR_F32, 1, 16, b},
+                                      {"Ada.E4M3.d_fp32", MR_F32, 1, 0, d}},
+                            narrow[] = {{"Ada.E4M3.a", MR_F8_E4M3, 1, 16, a8},
+                                        {"Ada.E4M3.b", MR_F8_E4M3, 1, 16, b8},
+                                        {"Ada.E4M3.d_fp32", MR_F32, 1, 0, d}};
+    for (int i = 0; i < 2; i++) {
+        cli_put_tensors("steps.st", i ? narrow : wide, 3);
+        cli("replay", "--vectors", cli_at("steps.st"));
+        cli_fine();
+    }
+}
+END_TEST
+
 /* Files of steps that are not as they should be. */
 START_TEST(reject_vectors)
 {
@@ -104,11 +126,25 @@ START_TEST(reject_vectors)
          "H200.bf16.a",
          "no results"},
         {"another type",
-         {{"H200.bf16.a", MR_BF16, 2, 16, a},
+         {{"H200.bf16.a", MR_F16, 2, 16, a},
           {"H200.bf16.b", MR_F32, 2, 16, a},
           {"H200.bf16.d_fp32", MR_F32, 2, 0, d}},
          3,
          "H200.bf16.a",
+         "F16"},
+        {"another type, of b",
+         {{"H200.bf16.a", MR_BF16, 2, 16, a},
+          {"H200.bf16.b", MR_F16, 2, 16, a},
+          {"H200.bf16.d_fp32", MR_F32, 2, 0, d}},
+         3,
+         "H200.bf16.b",
+         "F16"},
+        {"a narrow result",
+         {{"H200.bf16.a", MR_BF16, 2, 16, a},
+          {"H200.bf16.b", MR_BF16, 2, 16, a},
+          {"H200.bf16.d_fp32", MR_BF16, 2, 0, d}},
+         3,
+         "H200.bf16.d_fp32",
          "BF16"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -139,6 +175,7 @@ Suite *suite_replay_vectors(void)
     suite_add_tcase(s, recordings);
     TCase *small = tcase_create("small");
     tcase_add_checked_fixture(small, cli_start, cli_stop);
+    tcase_add_test(small, verify_stored_types);
     tcase_add_test(small, reject_vectors);
     suite_add_tcase(s, small);
     return s;

@@ -138,7 +138,8 @@ static void put_saying(const char *name, const char *arithmetic)
 static const char *said(const json_t *doc, size_t i)
 {
     const json_t *source = json_array_get(json_object_get(doc, "sources"), i);
-    cli_keys(source, "source arith");
+    cli_keys(source, "source arith rows padding verdicts logit_rows logit_error");
+    ck_assert_int_eq(json_integer_value(json_object_get(source, "rows")), CLI_TOKENS);
     return json_string_value(json_object_get(source, "arith"));
 }
 

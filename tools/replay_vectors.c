@@ -41,15 +41,24 @@ static bool beside(const struct mr_safetensors *file, const struct parts *p, con
 static void check_shape(const struct mr_safetensors *file, const struct parts *p, const char *kind,
                         const struct mr_tensor *t, uint64_t rows, uint64_t k)
 {
-    if (t->dtype == MR_F32 && t->ndim == (k ? 2 : 1) && t->shape[0] == rows &&
-        (!k || t->shape[1] == k))
-        return;
+    bool right = k ? mr_mma_stored(p->format, t->dtype) : t->dtype == MR_F32;
+    if (right && t->ndim == (k ? 2 : 1) && t->shape[0] == rows && (!k || t->shape[1] == k)) return;
     die(3,
-        "%s: %s.%s.%s: expected F32 of %llu rows%s, as %s.%s.a has, found %s of %d dimensions, "
+        "%s: %s.%s.%s: expected F32%s of %llu rows%s, as %s.%s.a has, found %s of %d dimensions, "
         "%llu rows",
-        mr_safetensors_path(file), p->gpu, p->format, kind, (unsigned long long)rows,
+        mr_safetensors_path(file), p->gpu, p->format, kind, k ? " (or the format's own type)" : "",
+        (unsigned long long)rows,
         k ? " and as many columns" : "", p->gpu, p->format, mr_dtype_name(t->dtype), t->ndim,
         (unsigned long long)(t->ndim ? t->shape[0] : 0));
+}
+
+/* To be freed. */
+static uint32_t *words_of(const struct mr_tensor *t)
+{
+    size_t n = (size_t)t->shape[0] * (size_t)t->shape[1];
+    uint32_t *words = need(n, sizeof *words);
+    mr_mma_words(t->data, t->dtype, n, words);
+    return words;
 }
 
 static struct mr_mma_group read_group(const struct mr_safetensors *file, const struct parts *p,
@@ -60,9 +69,10 @@ static struct mr_mma_group read_group(const struct mr_safetensors *file, const s
     if (!has_a || !has_b)
         die(3, "%s: %s.%s.%s: expected %s.%s.%s beside it", mr_safetensors_path(file), p->gpu,
             p->format, p->kind, p->gpu, p->format, has_a ? "b" : "a");
-    if (a.dtype != MR_F32 || a.ndim != 2 || !a.shape[1])
-        die(3, "%s: %s.%s.a: expected F32 [rows, columns], found %s of %d dimensions",
-            mr_safetensors_path(file), p->gpu, p->format, mr_dtype_name(a.dtype), a.ndim);
+    if (!mr_mma_stored(p->format, a.dtype) || a.ndim != 2 || !a.shape[1])
+        die(3, "%s: %s.%s.a: expected F32 (or the format's own type) [rows, columns], found %s of "
+               "%d dimensions", mr_safetensors_path(file), p->gpu, p->format,
+            mr_dtype_name(a.dtype), a.ndim);
     check_shape(file, p, "b", &b, a.shape[0], a.shape[1]);
     check_shape(file, p, p->kind, d, a.shape[0], 0);
     if (beside(file, p, "c", &c)) check_shape(file, p, "c", &c, a.shape[0], 0);
@@ -71,8 +81,8 @@ static struct mr_mma_group read_group(const struct mr_safetensors *file, const s
                                  .output = p->kind + 2,
                                  .rows = (size_t)a.shape[0],
                                  .k = (size_t)a.shape[1],
-                                 .a = a.data,
-                                 .b = b.data,
+                                 .a = words_of(&a),
+                                 .b = words_of(&b),
                                  .c = c.data,
                                  .d = d->data};
 }
@@ -93,6 +103,8 @@ static void replay_group(const struct mr_safetensors *file, const char *name, co
     struct mr_mma_group group = read_group(file, p, d);
     enum mr_status status = mr_mma_group_replay(&group, &found, &err);
     if (status) die(mr_status_exit(status), "%s: %s", mr_safetensors_path(file), err.text);
+    free((void *)group.a);
+    free((void *)group.b);
     struct mr_replay_group *g = &r->group[r->count++];
     *g = (struct mr_replay_group){.rows = group.rows, .mark = mr_mma_mark(found.mma)};
     snprintf(g->name, sizeof g->name, "%s", name);

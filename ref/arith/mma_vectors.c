@@ -53,6 +53,33 @@ enum mr_status mr_mma_group_row(const struct mr_mma_group *group, const struct m
                    group->gpu, group->format, group->output);
 }
 
+bool mr_mma_stored(const char *format, enum mr_dtype dtype)
+{
+    static const struct {
+        const char *format;
+        enum mr_dtype dtype;
+    } own[] = {{"bf16", MR_BF16}, {"fp16", MR_F16}, {"E4M3", MR_F8_E4M3}, {"E5M2", MR_F8_E5M2}};
+    bool found = dtype == MR_F32;
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        found |= own[i].dtype == dtype && !strcmp(own[i].format, format);
+    return found;
+}
+
+void mr_mma_words(const void *stored, enum mr_dtype dtype, size_t n, uint32_t *words)
+{
+    const uint8_t *bytes = stored;
+    if (dtype == MR_F32) memcpy(words, stored, 4 * n);
+    for (size_t i = 0; i < n && dtype != MR_F32; i++) {
+        uint16_t half = 0;
+        if (dtype == MR_BF16 || dtype == MR_F16) memcpy(&half, bytes + 2 * i, 2);
+        float value = dtype == MR_BF16       ? mr_bf16_decode(half)
+                      : dtype == MR_F16      ? mr_fp16_decode(half)
+                      : dtype == MR_F8_E4M3  ? mr_e4m3_decode(bytes[i])
+                                             : mr_e5m2_decode(bytes[i]);
+        memcpy(&words[i], &value, 4);
+    }
+}
+
 static uint32_t word_at(const void *words, size_t i)
 {
     uint32_t word;

@@ -1,8 +1,10 @@
 /* Single tensor-core steps recorded on hardware, replayed. A group is GPU.FORMAT with one output
- * type, in binary32 words: what data/tensor-core holds and `moeref replay --vectors` reads. */
+ * type, in binary32 words: what data/tensor-core holds (operands narrower) and `moeref replay
+ * --vectors` reads. */
 #ifndef MOEREF_MMA_VECTORS_H
 #define MOEREF_MMA_VECTORS_H
 
+#include "../tensor.h"
 #include "mma.h"
 
 struct mr_mma_group {
@@ -21,6 +23,12 @@ struct mr_mma_replayed {
     size_t first;                /* row of the first mismatch, if any */
     uint32_t expected, computed; /* its encodings in the accumulator's type */
 };
+
+/* Operands of a format ("bf16", "fp16", "E4M3", "E5M2") may be stored in its own type as well as in
+ * binary32 words (of tf32: in these only). False: dtype is neither. */
+bool mr_mma_stored(const char *format, enum mr_dtype dtype);
+/* n stored operands as binary32 words, NaN apart the same values. */
+void mr_mma_words(const void *stored, enum mr_dtype dtype, size_t n, uint32_t *words);
 
 /* Which instruction made the group. MR_ERR_UNSUPPORTED says what is known. */
 enum mr_status mr_mma_group_row(const struct mr_mma_group *group, const struct mr_mma **mma,

@@ -20,7 +20,7 @@
  * Not covered, so WRONG if it matters: TF32 and bf16x3 products, partial sums stored below
  * binary32, a linear bias added to a logit that was rounded to bf16 before, score + bias rounded to
  * bf16 (SGLang moe_fused_gate.cu@00c0d65, vLLM grouped_topk_kernels.cu@05bd69c with bf16 logits),
- * tanh.approx. */
+ * tanh.approx unless score:sigmoid.tanhf.fast declares it. */
 #ifndef MOEREF_RADIUS_H
 #define MOEREF_RADIUS_H
 

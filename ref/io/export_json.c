@@ -56,7 +56,7 @@ static bool set_phases(json_t *json, const struct mr_export_job *job)
     return fine;
 }
 
-/* Which layers were asked for, as --layers says it: two exports that differ must have other bytes. */
+/* Says which part it is: two exports that differ must have other bytes. To be freed. */
 static char *about(const struct mr_export_job *job)
 {
     const struct mr_export *how = job->how;

@@ -14,6 +14,13 @@ struct mr_figures {
     bool untouched; /* the certifier still holds the certified keys, in its order */
     size_t terms;   /* elements of the hidden states that are not zero; SIZE_MAX: not counted yet */
     float *gate_row;                    /* [hidden] */
+    /* What sum_products gave for this token, [experts]: it is the same for all sources and models,
+     * and by far the dearest figure. Of the token if its stamp is the token's. */
+    struct summed {
+        double magnitude;
+        size_t terms, stamp;
+    } *summed;
+    size_t stamp;
     int *all;                           /* [experts] 0, 1, ... */
     struct mr_radius_expert *selected;  /* [top_k] */
     struct mr_weight *weight;           /* [top_k] */
@@ -29,9 +36,10 @@ enum mr_status mr_figures_new(const struct mr_router *router, size_t hidden,
     f->router = router;
     f->gate_row = malloc((hidden + 1) * sizeof *f->gate_row);
     f->all = malloc((size_t)router->experts * sizeof *f->all);
+    f->summed = calloc((size_t)router->experts, sizeof *f->summed);
     f->selected = malloc(k * sizeof *f->selected);
     f->weight = malloc(k * sizeof *f->weight);
-    if (!f->gate_row || !f->all || !f->selected || !f->weight) {
+    if (!f->gate_row || !f->all || !f->summed || !f->selected || !f->weight) {
         mr_figures_free(f);
         return MR_ERR_MEMORY;
     }
@@ -45,6 +53,7 @@ void mr_figures_free(struct mr_figures *f)
     if (!f) return;
     free(f->gate_row);
     free(f->all);
+    free(f->summed);
     free(f->selected);
     free(f->weight);
     free(f);
@@ -53,6 +62,7 @@ void mr_figures_free(struct mr_figures *f)
 void mr_figures_token(struct mr_figures *f, const struct mr_inspection *t)
 {
     f->t = t;
+    f->stamp++;
     f->untouched = true;
     f->terms = SIZE_MAX;
 }
@@ -116,18 +126,25 @@ static double product_norm(const struct mr_token_source *s, double gate_norm)
     return s->stats.norm * gate_norm * (1 + 0x1p-51);
 }
 
-static void sum_products(const struct mr_figures *f, int expert, struct mr_dot *dot)
+static void sum_products(struct mr_figures *f, int expert, struct mr_dot *dot)
 {
+    struct summed *known = &f->summed[expert];
     const struct mr_token_source *s = f->t->source;
     const struct mr_gate *g = s->gate;
     size_t n = g->stored.cols, bytes = mr_dtype_bits(g->stored.dtype) / 8;
     const float *w = f->gate_row;
+    if (known->stamp == f->stamp) {
+        dot->magnitude = known->magnitude;
+        dot->terms = known->terms;
+        return;
+    }
     if (g->narrow) w = g->f32 + (size_t)expert * n;
     else
         mr_widen_f32((const char *)g->stored.data + (size_t)expert * n * bytes, g->stored.dtype, n,
                      f->gate_row);
     if (!s->widened) mr_widen_f64(s->hidden, s->dtype, n, s->wide);
     dot->magnitude = mr_dot_magnitude(s->wide, w, n, &dot->terms);
+    *known = (struct summed){dot->magnitude, dot->terms, f->stamp};
 }
 
 static void describe(struct mr_figures *f, const struct mr_key *key, enum mr_effort effort,

@@ -1,4 +1,4 @@
-"""Checks tools/capture on small models made here, of 20 architectures, and on stand-ins for servers.
+"""Checks tools/capture on small models made here, of 22 architectures, and on stand-ins for servers.
 
     python3 tests/capture/check_capture.py build/moeref [--device cuda] [--only models|crash|hooks]
 

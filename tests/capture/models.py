@@ -14,7 +14,7 @@ QWEN = dict(num_experts=24, num_experts_per_tok=4, moe_intermediate_size=16, int
 LINEAR = dict(linear_num_value_heads=4, linear_num_key_heads=2, linear_key_head_dim=16,
               linear_value_head_dim=16, shared_expert_intermediate_size=16, head_dim=24)
 
-# model: (module under transformers.models, class, configuration class, what differs)
+# package under transformers.models: (class, configuration class, what differs)
 MODELS = {
     "glm4_moe": ("Glm4MoeForCausalLM", "Glm4MoeConfig",
                  dict(V3, n_group=1, topk_group=1, routed_scaling_factor=2.5, head_dim=24)),
@@ -66,6 +66,13 @@ MODELS = {
     "minimax": ("MiniMaxForCausalLM", "MiniMaxConfig",
                 dict(num_local_experts=16, num_experts_per_tok=2, intermediate_size=32,
                      head_dim=24, layer_types=["full_attention"] * 3)),
+    "minimax_m3_vl": ("MiniMaxM3VLForCausalLM", "MiniMaxM3VLTextConfig",
+                      dict(num_local_experts=16, num_experts_per_tok=4, intermediate_size=16,
+                           dense_intermediate_size=32, shared_intermediate_size=16, head_dim=24,
+                           routed_scaling_factor=2.0)),
+    "granitemoe_swa": ("GraniteMoeSWAForCausalLM", "GraniteMoeSWAConfig",
+                       dict(num_local_experts=16, num_experts_per_tok=4, intermediate_size=16)),
+    # Routes in its block, around a plain linear layer: must be refused.
     "jamba": ("JambaForCausalLM", "JambaConfig",
               dict(num_experts=8, num_experts_per_tok=2, intermediate_size=32, mamba_d_state=4,
                    mamba_dt_rank=4, use_mamba_kernels=False, expert_layer_period=1,

@@ -9,9 +9,13 @@ import numpy as np
 from support import ROOT, refused
 
 
-def lines():
+def text():
     with open(os.path.join(ROOT, "tools", "python", "README.md")) as f:
-        (block,) = re.findall(r"```python\n(.*?)```", f.read(), re.S)
+        return f.read()
+
+
+def lines():
+    (block,) = re.findall(r"```python\n(.*?)```", text(), re.S)
     return block
 
 
@@ -40,6 +44,12 @@ def sound(hidden, gate, bias, top_k, scaling, order=lambda key: np.argsort(-key,
 def test_lines():
     assert len(lines().splitlines()) <= 15
     run(sound)
+
+
+def test_message_shown():
+    (shown,) = re.findall(r"```\nAssertionError: (.*?)  \.\.\. four more", text(), re.S)
+    with refused(shown, error=AssertionError):
+        run(lambda hidden, gate, bias, **more: sound(hidden, gate, 0 * bias, **more))
 
 
 def test_lines_with_faulty_kernels():

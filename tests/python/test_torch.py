@@ -17,6 +17,9 @@ def test_tensors_as_arrays():
     want = moeref.route(HIDDEN, GATE, ROUTER, bias=BIAS)
     got = moeref.route(hidden, torch.nn.Parameter(gate), ROUTER, bias=BIAS)
     assert np.array_equal(want.ids, got.ids) and np.array_equal(want.gap, got.gap)
+    # A view that negates when it is read: its memory alone would say something else.
+    got = moeref.route(torch._neg_view(-hidden), gate, ROUTER, bias=bias)
+    assert np.array_equal(want.ids, got.ids) and np.array_equal(want.gap, got.gap)
     got = moeref.route(hidden.T.contiguous().T, gate, ROUTER, bias=bias)
     assert np.array_equal(want.ids, got.ids) and np.array_equal(want.gap, got.gap)
 

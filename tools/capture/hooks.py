@@ -63,9 +63,14 @@ class ServerCapture:
         with open(os.path.join(self.model, CONFIG)) as f:
             text = json.load(f)
         self.spool = Spool(config["out"], bool(config.get("force")))
-        write_json(self.spool.path(CONFIG), text)
-        write_safetensors(self.spool.path(ROUTER), tensors, {"format": "pt", "origin": self.model})
-        self.recorder = recorder.Recorder(self.spool, config.get("max_rows", 512))
+        try:
+            self.recorder = recorder.Recorder(self.spool, config.get("max_rows", 512))
+            write_json(self.spool.path(CONFIG), text)
+            write_safetensors(self.spool.path(ROUTER), tensors,
+                              {"format": "pt", "origin": self.model})
+        except BaseException:
+            self.spool.discard()
+            raise
         log(f"rows of every router go to {self.spool.part}")
 
     def describe(self, kernel, scale):

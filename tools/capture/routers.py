@@ -106,7 +106,8 @@ KNOWN = {
 # Types whose config.json moeref reads itself, which tests/capture holds against these figures; for
 # the others the case file carries the figures of the modules.
 READ_BY_MOEREF = ("glm4_moe", "deepseek_v3", "deepseek_v2", "qwen3_moe", "qwen3_next", "mixtral",
-                  "gpt_oss", "llama4_text", "minimax_m2", "qwen3_5_moe_text", "glm_moe_dsa")
+                  "gpt_oss", "llama4_text", "minimax_m2", "minimax_m3_vl_text", "qwen3_5_moe_text",
+                  "glm_moe_dsa")
 
 
 @dataclass

@@ -46,6 +46,13 @@ def module(name):
     return importlib.import_module(f"flashinfer.{name}")
 
 
+def dense_logits(problem):
+    """Its logits; every routing kernel's own check refuses rows with gaps between them."""
+    if not problem.logits.is_contiguous():
+        raise Unsupported("takes rows of logits without gaps")
+    return problem.logits
+
+
 # The routing sources include headers that FlashInfer downloads with its GEMM kernels. Of them the routing
 # code reads the names of a few enumerators, and passes them on to itself.
 EXPORT = "flashinfer/trtllm/batched_gemm/trtllmGen_bmm_export"

@@ -5,7 +5,7 @@ and by flags (jit/fused_moe.py:504); its CUDA code has sm_90 paths, and moe_sort
 for 9.0, runs the same files. So it is built for sm_90a here: kernels named *_forced.
 """
 from engine import Kernel
-from flashinfer_package import built, moe_utils_spec, module, routing_spec
+from flashinfer_package import built, dense_logits, moe_utils_spec, module, routing_spec
 
 TILE = 8
 
@@ -58,7 +58,7 @@ class Routing(Kernel):
         import torch
         run = built(routing_spec).trtllm_gen_routing
         method = int(module("tllm_enums").RoutingMethodType[self.method])
-        r, rows = problem.router, problem.rows
+        r, rows, logits = problem.router, problem.rows, dense_logits(problem)
         most = tiles(rows, r.top_k, r.experts, TILE)
 
         def scratch(n):
@@ -74,7 +74,7 @@ class Routing(Kernel):
         groups = (r.n_group, r.topk_group) if self.method == "DeepSeekV3" else (0, 0)
 
         def launch():
-            run(problem.logits, bias, packed, weights, counts, total, slots, tokens, owner, limits, active,
+            run(logits, bias, packed, weights, counts, total, slots, tokens, owner, limits, active,
                 r.top_k, 0, *groups, 0, r.experts, float(r.routed_scaling_factor), TILE, method,
                 r.norm_topk_prob, True)
             return {"weights": weights, "slots": slots, "tile_expert": owner, "sorted_total": total}

@@ -1,6 +1,6 @@
 """FlashInfer's kernels from logits to experts: NoAuxTc, hash_topk, the general top_k."""
 from engine import Kernel
-from flashinfer_package import module
+from flashinfer_package import dense_logits, module
 
 
 class FusedTopkDeepseek(Kernel):
@@ -34,7 +34,7 @@ class FusedTopkDeepseek(Kernel):
     def prepare(self, problem):
         import torch
         call = module("fused_moe.fused_routing_dsv3").fused_topk_deepseek
-        r, logits, bias = problem.router, problem.logits, problem.bias
+        r, logits, bias = problem.router, dense_logits(problem), problem.bias
         weights = problem.empty((problem.rows, r.top_k), logits.dtype)
         ids = problem.empty((problem.rows, r.top_k), torch.int32)
 
@@ -94,7 +94,7 @@ class HashTopk(Kernel):
     def prepare(self, problem):
         import torch
         call = module("fused_moe.hash_topk").hash_topk
-        r, logits = problem.router, problem.logits
+        r, logits = problem.router, dense_logits(problem)
         tokens = torch.arange(problem.rows, dtype=torch.int64, device=problem.device)
 
         def launch():

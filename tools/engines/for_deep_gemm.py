@@ -8,8 +8,8 @@ import pathlib
 from engine import Found, Kernel, Unsupported
 
 NAME = "deep_gemm"
-# The source of 0.2.5 was read, too, but its library needs a newer torch than 2.11; 0.1.4.post1 is the
-# newest that loads there.
+# sm90_bf16_gemm.cuh computes the same in both. 0.1.4.post1 is the newest whose library loads under torch
+# 2.11: those from 0.1.5 on need symbols of a newer libc10.
 VERSIONS = ("0.2.5", "0.1.4.post1")
 
 
@@ -35,7 +35,8 @@ def _import():
     try:
         import deep_gemm
     except (ImportError, OSError, RuntimeError) as error:
-        raise Unsupported(f"deep_gemm does not load: {str(error).splitlines()[0][:200]}") from None
+        why = str(error.__cause__ or error).splitlines()[0]  # torch hides the symbol in the cause
+        raise Unsupported(f"deep_gemm does not load: {why[:250]}") from None
     return deep_gemm
 
 

@@ -19,14 +19,12 @@ def normalises(router):
 
 class Sglang(Kernel):
     """scores: those it evaluates. bias: True if it needs one, False if it has none, None if it takes
-    either. groups: the group score that it has, or None. norm: True if it always divides by the sum.
-    scales: whether routed_scaling_factor reaches the weights of a router that does not normalise."""
+    either. groups: the group score that it has, or None. norm: True if it always divides by the sum."""
     scores = ("sigmoid",)
     by_logit = False  # softmax after the top-k: the same as softmax and normalising
     bias = None
     groups = None
     norm = None
-    scales = True
     most_k = None
     most_rows = None
     contiguous = False
@@ -45,8 +43,6 @@ class Sglang(Kernel):
                 f"group scores are {self.groups}, this router's {router.group_score}"
         if self.norm is True and not normalises(router):
             return "always divides by the sum of the selected scores"
-        if not self.scales and not normalises(router) and router.routed_scaling_factor != 1:
-            return "scales only what it normalises"
         if self.most_k is not None and router.top_k > self.most_k:
             return f"top_k is at most {self.most_k}"
         if self.most_rows is not None and rows > self.most_rows:

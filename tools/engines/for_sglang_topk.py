@@ -143,7 +143,6 @@ class KimiGate(Sglang):
              "KIMI_GATE): kernels/jit/csrc/lora/trtllm_lora_temp/kimi_k2_moe_fused_gate.cuh")
     takes = "logits"
     logits_types = ("fp32", "bf16", "fp16")
-    scales = False
     most_k = 8
     contiguous = True
     profile = "sglang"
@@ -172,7 +171,6 @@ class TopkSigmoid(Sglang):
              "kernels/jit/csrc/moe/moe_topk_sigmoid.cuh. It reads rows as if contiguous")
     takes = "logits"
     logits_types = ("fp32", "bf16", "fp16")
-    scales = False
     profile = "sglang"
 
     def arithmetic(self, router, rows):
@@ -379,7 +377,7 @@ class HashTopk(Sglang):
         def launch():
             keys = torch.nn.functional.softplus(p.logits.double()).sqrt()
             keys = keys if p.bias is None else keys + p.bias
-            table = keys.argsort(-1, descending=True, stable=True)[:, :r.top_k].int().contiguous()
+            table = keys.argsort(dim=-1, descending=True, stable=True)[:, :r.top_k].int().contiguous()
             weights, ids = dsv4.hash_topk(p.logits, tokens, table)
             return {"weights": weights * r.routed_scaling_factor, "ids": ids}
         return launch

@@ -11,7 +11,7 @@ def config_of(p, bias):
     """The TopKConfig that its models build. Grouped top-k, also with one group, is what the models with
     sigmoids and a bias ask for (DeepSeek, GLM, Kimi); the others leave it out."""
     r, topk = p.router, of(TOPK)
-    grouped = bias is not None and r.score == "sigmoid"
+    grouped = bias is not None and (r.score == "sigmoid" or r.n_group > 1)
     return topk.TopKConfig(
         top_k=r.top_k, use_grouped_topk=grouped, renormalize=normalises(r),
         num_expert_group=r.n_group if grouped else None,
@@ -55,8 +55,8 @@ class SelectExperts(Sglang):
             return "ranks by score, and this router by logit"
         if router.n_group > 1 and not router.bias:
             return "goes to grouped_topk_gpu: see that kernel"
-        if router.n_group > 1 and (router.score, router.group_score) != ("sigmoid", "top2-sum"):
-            return "groups with a bias are of sigmoids, by the sum of their two largest keys"
+        if router.n_group > 1 and router.group_score != "top2-sum":
+            return "groups with a bias are ranked by the sum of their two largest keys"
         return self.refuses_shape(router, rows)
 
     def prepare(self, p):

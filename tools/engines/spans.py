@@ -65,8 +65,8 @@ def last(samples, count):
         other = Counter(names(s))
         if other != expected:
             odd = sorted((other - expected) + (expected - other))[0]
-            raise Unclear(f"sample {i} ran {len(s)} kernels, the last {len(samples[-1])}; they differ in "
-                          f"{odd[:60]}")
+            raise Unclear(f"sample {i} ran {len(s)} kernels, the last {len(samples[-1])}; they differ "
+                          f"in {odd[:60]}")
     return samples
 
 

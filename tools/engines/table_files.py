@@ -105,9 +105,13 @@ def collect(folders):
                     recordings.append(Recording(path))
             except Bad as e:
                 faults.append(str(e))
-        for path in sorted(folder.rglob("*.json")):
+        for path in sorted([*folder.rglob("*.json"), *folder.rglob("records.jsonl")]):
             try:
-                records += records_of(json.loads(path.read_text()))
+                text = path.read_text()
+                records += records_of(json.loads(text) if path.suffix == ".json" else
+                                      [json.loads(line) for line in text.splitlines()])
             except (OSError, ValueError):
                 pass  # some other file: cases are read when they are needed
-    return recordings, records, faults
+    # The same run's, as they came and at its end.
+    unique = {json.dumps(r, sort_keys=True): r for r in records}
+    return recordings, list(unique.values()), faults

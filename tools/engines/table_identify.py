@@ -4,17 +4,15 @@ import hashlib
 import json
 from pathlib import Path
 
-import numpy as np
-
 from table_files import Bad, Safetensors, bits
 
 ROWS = (1, 6, 16, 96, 1024)  # row counts asked about where they are there
 MOST = 4                     # rows of logits: 4 x 128 experts leave few sums (README)
 
 
-def write_safetensors(path, tensors):
+def write_safetensors(path, tensors, metadata=None):
     """tensors: {name: (dtype, shape, bytes)}"""
-    header, at = {}, 0
+    header, at = {"__metadata__": metadata} if metadata else {}, 0
     for name, (dtype, shape, data) in tensors.items():
         header[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": [at, at + len(data)]}
         at += len(data)
@@ -42,10 +40,10 @@ class Layer:
             raise Bad(f"{path}: no {name}")
         self.hidden, self.dtype = found[0].tensor(name), found[0].header[name]["dtype"]
 
-    def ask(self, recording, at):
+    def ask(self, recording, at, most):
         """Adds a recording; the phase under which its answer will be found."""
         name = recording.layers[at]["gate.logits"]
-        logits = recording.tensor(name)[:MOST]
+        logits = recording.tensor(name)[:most]
         token = recording.tokens(at)[:len(logits)]
         dtype = recording.header[name]["dtype"]
         data, hidden = bits(logits).tobytes(), bits(self.hidden[token]).tobytes()
@@ -81,8 +79,8 @@ def short(answer):
             "checked": answer["checked"], "everything": answer["everything"]}
 
 
-def identify(moeref, recordings, rows):
-    """{path of a recording: answer}. recordings: of one case that starts from hidden states."""
+def identify(moeref, recordings, rows, most=MOST):
+    """{path of a recording: answer}, of those with logits of a case that starts from hidden states."""
     asked, layers, case = {}, {}, {}
     for r in recordings:
         at = next((a for a, t in r.layers.items() if "gate.logits" in t), None)
@@ -97,9 +95,9 @@ def identify(moeref, recordings, rows):
             continue
         if (key, at) not in layers:
             layers[key, at] = Layer(path, document, *at)
-        asked[r.path] = (key, at), layers[key, at].ask(r, at)
+        asked[r.path] = (key, at), layers[key, at].ask(r, at, most)
     answers = {}
-    for n, (key, layer) in enumerate(layers.items()):
+    for key, layer in layers.items():
         folder = Path(moeref.work.name) / f"identify-{next(moeref.number)}"
         folder.mkdir()
         document = json.loads(moeref.call("identify", layer.case(folder), "--json", "-"))

@@ -169,6 +169,13 @@ def _time(rig, launch, graph, repeats, cost):
     return out, why
 
 
+def _gpu(device):
+    device = torch.device(device)
+    if device.type != "cuda":
+        raise Unsupported(f"only a GPU is timed, not {device}")
+    return device
+
+
 def measure(launch, device, repeats=201, flush_bytes=None, budget=0.5):
     """Times launch(), which enqueues work on torch's current stream and may return tensors. Fewer
     samples are taken, 21 at least, where `repeats` of each kind would take more than `budget`
@@ -176,9 +183,7 @@ def measure(launch, device, repeats=201, flush_bytes=None, budget=0.5):
     samples, kernels (names in order of start), launches (how many), us_events_cold, us_events_warm,
     flush_bytes, and how: "graph", or "stream (why no graph)", with ", by events (why)" where the
     profiler's records are of no use."""
-    device = torch.device(device)
-    if device.type != "cuda":
-        raise Unsupported(f"only a GPU is timed, not {device}")
+    device = _gpu(device)
     with torch.cuda.device(device):
         if (device, flush_bytes) not in _rigs:
             _rigs[device, flush_bytes] = _Rig(device, flush_bytes)
@@ -200,9 +205,11 @@ def measure(launch, device, repeats=201, flush_bytes=None, budget=0.5):
 
 def floors(device, gate=None, **options):
     """What no kernel can beat, as moeref-gpu has it: an empty kernel of 1 and of 288 blocks, and one
-    that reads the gate weight and no more."""
+    that reads the gate weight and no more: its `bytes`."""
+    device = _gpu(device)
     out = {"empty_1": measure(gpu_code.empty(device, 1), device, **options),
            "empty_288": measure(gpu_code.empty(device, 288), device, **options)}
     if gate is not None:
-        out["read_gate"] = measure(gpu_code.read(device, gate), device, **options)
+        out["read_gate"] = {**measure(gpu_code.read(device, gate), device, **options),
+                            "bytes": gate.numel() * gate.element_size()}
     return out

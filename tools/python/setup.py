@@ -50,11 +50,14 @@ def make_library():
 
 class BuildWithLibrary(build_py):
     def run(self):
-        super().run()
         library = make_library()
-        if getattr(self, "editable_mode", False):
-            return  # the package then finds it in build/
+        editable = getattr(self, "editable_mode", False)
         folder = os.path.join(self.build_lib, "moeref")
+        if not editable:  # what an earlier version left there would be shipped
+            shutil.rmtree(folder, ignore_errors=True)
+        super().run()
+        if editable:
+            return  # the package then finds the library in build/
         os.makedirs(folder, exist_ok=True)
         shutil.copy(library, os.path.join(folder, "libmoeref.so"))
 

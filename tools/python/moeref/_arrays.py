@@ -38,7 +38,7 @@ def _of_tensor(name, tensor):
     try:
         if str(tensor.layout) != "torch.strided" or tensor.is_quantized:
             raise ValueError(f"{name}: expected a plain dense tensor")
-        tensor = tensor.detach().cpu().contiguous()
+        tensor = tensor.detach().cpu().resolve_neg().contiguous()
         address, size = tensor.data_ptr(), tensor.element_size()
     except (RuntimeError, NotImplementedError) as why:
         raise ValueError(f"{name}: this tensor holds no data that can be read: "
