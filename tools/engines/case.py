@@ -185,7 +185,8 @@ class Exported:
         """The cases that a kernel runs on: [(name, path)]."""
         if takes == "hidden" or self.main.input == "logits":
             return [(self.main.name, self.main.path)]
-        return [(f"{self.main.name}.{t}-logits", self.logits(t)) for t in (types if takes == "logits" else ("fp32",))]
+        return [(f"{self.main.name}.{t}-logits", self.logits(t))
+                for t in (types if takes == "logits" else ("fp32",))]
 
     def logits(self, kind):
         """Exact logits, rounded once."""

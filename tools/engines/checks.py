@@ -40,7 +40,7 @@ def differing(torch, a, b):
 def unwritten(torch, faults, name, first, second, rows, place):
     """first, second: [launches, rows of it, ...] of one output. Returns a check that is finished when the
     device is done."""
-    found = holes(torch, first, second, observed.POISONS).flatten(1)
+    found = holes(torch, first, second, observed.POISONS).reshape(len(first), -1)
     count = found.sum()
 
     def finish():

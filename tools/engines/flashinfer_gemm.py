@@ -6,6 +6,7 @@ from flashinfer_package import module
 class RouterGemm(Kernel):
     """One block an expert, four warps of lanes that read 8 columns each; csrc/dsv3_router_gemm.cu. Its
     Python files say Blackwell; the check allows 9.0, and the dispatcher takes this kernel there."""
+    compiles = True
     gives = ("logits",)
 
     def __init__(self, hidden, experts, model, bf16):
@@ -43,6 +44,7 @@ class TinyGemm(Kernel):
     some shapes and row counts on 9.0 a generated wgmma program is taken, said to give the same bits."""
     name = "tinygemm_bf16"
     about = "tinygemm_bf16: gemm/routergemm.py, csrc/tinygemm2.cu, or jit/cake_tinygemm2_wgmma.py by shape and rows"
+    compiles = True
     gives = ("logits",)
 
     def refuses(self, router, rows):

@@ -34,6 +34,7 @@ class Routing(Kernel):
     takes = "logits"
     logits_types = ("fp32", "bf16")
     gives = ("ids", "weights", "sorted", "tile_expert", "sorted_total")
+    compiles = True
     tile = TILE
     score = "sigmoid"
     zero_bias = False  # the method reads a bias, also where the router has none

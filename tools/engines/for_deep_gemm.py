@@ -41,6 +41,7 @@ def _import():
 
 
 class Gemm(Kernel):
+    compiles = True
     gives = ("logits",)
 
     def __init__(self, name, about, line):

@@ -28,6 +28,7 @@ class Sglang(Kernel):
     most_k = None
     most_rows = None
     contiguous = False
+    compiles = True
 
     def refuses(self, router, rows):
         if router.rank_by_logit and not (self.by_logit and router.score == "softmax"):

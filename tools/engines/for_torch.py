@@ -149,6 +149,7 @@ class Tf32(Reference):
 class Compiled(Reference):
     name = "reference_compiled"
     about = "the reference under torch.compile (Inductor)"
+    compiles = True
 
     def prepare(self, p):
         def lines(torch, router, hidden, gate, bias, gate_bias):
@@ -164,6 +165,7 @@ class Compiled(Reference):
 class CompiledTopk(FromLogits):
     name = "topk_compiled"
     about = "the lines of topk under torch.compile (Inductor)"
+    compiles = True
 
     def prepare(self, p):
         run = compiled(self.name, p, lambda torch, router, logits, bias:
@@ -180,8 +182,6 @@ def compiled(name, p, lines):
     import torch
     at = name, p.router
     if at not in _compiled:
-        # Dynamo counts how often a piece of code was compiled, and refuses after a few routers.
-        torch._dynamo.reset()
         _compiled[at] = torch.compile(lambda *tensors: lines(torch, p.router, *tensors), fullgraph=True)
     return _compiled[at]
 

@@ -29,7 +29,7 @@ def gather(session, names, most):
     return out
 
 
-def write(session, folder, name, rows, metadata, logits_rows):
+def write(session, folder, name, rows, metadata, logits_rows, with_sorted=True):
     """Names of the files written, by what they hold."""
     gives, files = session.kernel.gives, {}
     begin = f"{name}.m{rows}"
@@ -38,7 +38,7 @@ def write(session, folder, name, rows, metadata, logits_rows):
     kinds = {"file": (".safetensors", gather(session, ["ids", "weights"], None))}
     kinds["file" if "ids" not in gives else "logits_file"] = (
         ".safetensors" if "ids" not in gives else ".logits.safetensors", logits)
-    if session.sorted:
+    if session.sorted and with_sorted:
         phase, layer = next(iter(session.rows))
         at = f"{phase}.model.layers.{layer}.mlp."
         ends = {"sorted": "sorted_ids", "tile_expert": "tile_expert", "sorted_total": "sorted_total",

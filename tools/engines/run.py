@@ -33,6 +33,7 @@ from engine import ROW_AXIS
 from work import Work
 
 SCRIPT = Path(__file__).resolve()
+MAX_TOKENS = 256
 TIMED = (1, 6, 16, 96, 1024, 8192)
 LARGEST = 1 << 20
 
@@ -49,13 +50,40 @@ def rows_of(text):
     return rows
 
 
+class Named(argparse.Action):
+    """--case: takes the values that stand before it."""
+
+    def __call__(self, parser, a, path, option=None):
+        a.case.append({"path": path, "rows": a.rows, "layers": a.layers, "max_tokens": a.max_tokens,
+                       "turn": a.turn})
+
+
+class Then(argparse.Action):
+    def __call__(self, parser, a, values, option=None):
+        a.turn += 1
+
+
+def settle(cases, a, p):
+    """What stands after the last case is for all, where nothing stood before one."""
+    for key in ("rows", "layers", "max_tokens"):
+        if all(c[key] is None for c in cases):
+            for c in cases:
+                c[key] = getattr(a, key)
+    for c in cases:
+        if c["rows"] is None:
+            p.error(f"--case {c['path']}: expected --rows before it")
+        c["max_tokens"] = c["max_tokens"] or MAX_TOKENS
+
+
 def arguments():
     p = argparse.ArgumentParser(usage="run.py --engine NAME[,NAME]|all --case CASE --rows axis|LIST "
                                 "--out DIR [options], or run.py --list", description=__doc__.split("\n\n")[0])
     p.add_argument("--list", action="store_true", help="engines, versions found, kernels, what they serve")
     p.add_argument("--engine", help="all, or names joined by commas")
     p.add_argument("--kernel", help="only these, joined by commas: KERNEL or ENGINE.KERNEL")
-    p.add_argument("--case", action="append", default=[], help="repeatable; any case of moeref")
+    p.add_argument("--case", action=Named, default=[], help="repeatable; any case of moeref. --rows, "
+                   "--layers and --max-tokens before one hold for the cases after them")
+    p.add_argument("--then", action=Then, nargs=0, help="cases after it are run after those before it")
     p.add_argument("--rows", type=rows_of, help="axis, or numbers as in 1,6,96")
     p.add_argument("--out", type=Path)
     p.add_argument("--json", metavar="F", help="one record for each kernel, case and row count; - is "
@@ -66,12 +94,16 @@ def arguments():
     p.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     p.add_argument("--layers", help="only these layers of a case, as in 1,3-5")
     p.add_argument("--seed", help="of generated cases")
-    p.add_argument("--max-tokens", type=int, default=256, metavar="N",
-                   help="below 256 rows the first N tokens take part (default 256)")
+    p.add_argument("--max-tokens", type=int, metavar="N",
+                   help=f"below 256 rows the first N tokens take part (default {MAX_TOKENS})")
+    p.add_argument("--first-type", action="store_true", help="of logits only the first type that a kernel "
+                   "takes")
     p.add_argument("--logits-rows", type=int, default=64, metavar="N",
                    help="rows of logits in a file, of each layer (default 64; 0: none)")
     p.add_argument("--names", type=rows_of, metavar="LIST", help="row counts at which the profiler names "
                    "the kernels that ran (default: all)")
+    p.add_argument("--sorted-rows", type=int, default=64, metavar="N",
+                   help="sorted positions go to a file up to N rows (default 64); they are checked at all")
     p.add_argument("--jobs", type=int, default=1, metavar="N", help="children at a time (default 1)")
     p.add_argument("--timeout", type=float, default=60, metavar="S",
                    help="seconds for one row count (default 60)")
@@ -79,13 +111,15 @@ def arguments():
                    help="for an import, and for a kernel's first row count, which may compile (default 300)")
     p.add_argument("--deadline", type=float, metavar="S", help="for all: what is left then is NOT_RUN")
     p.add_argument("--adapter", action="append", default=[], metavar="F", help="one more adapter's file")
+    p.set_defaults(turn=0)
     a = p.parse_args()
     if not a.list and not (a.engine and a.case and a.rows and a.out):
         p.error("expected --engine, --case, --rows and --out, or --list")
     if a.time and a.jobs > 1:
         p.error("--time: one child at a time, without --jobs")
-    if min(a.max_tokens, a.jobs) < 1 or a.logits_rows < 0 or min(a.timeout, a.build_timeout) <= 0:
+    if min(MAX_TOKENS if a.max_tokens is None else a.max_tokens, a.jobs) < 1 or a.logits_rows < 0 or min(a.timeout, a.build_timeout) <= 0:
         p.error("expected positive numbers")
+    settle(a.case, a, p)
     return a, p
 
 
@@ -215,9 +249,11 @@ def plan(a, told, cases, run):
                         {"status": "NOT_RUN", "reason": why})
             continue
         units += [{"engine": engine, "kernel": k["name"], "compiles": k["compiles"], "case": str(at),
-                   "case_name": case_name, "rows": list(a.rows)}
-                  for k in kernels for c in cases
-                  for case_name, at in c.for_kernel(k["takes"], k["logits_types"])]
+                   "case_name": case_name, "rows": list(given["rows"]), "turn": given["turn"],
+                   "max_tokens": given["max_tokens"]}
+                  for k in kernels for c, given in zip(cases, a.case)
+                  for case_name, at in c.for_kernel(k["takes"], k["logits_types"][:1 if a.first_type
+                                                                                  else None])]
     return units, (names or set()) - matched
 
 
@@ -229,11 +265,11 @@ def environment(a):
     return {**alone, **os.environ}
 
 
-def execute(a, told, units, run, log):
-    work, begin = Work(units), time.monotonic()
+def execute(a, told, units, run, log, begin):
+    work = Work(units)
     engines = {name: (path, said.get("version")) for name, path, said in told}
-    timed = a.rows if a.rows != list(ROW_AXIS) else TIMED
-    common = {"device": a.device, "out": str(a.out), "max_tokens": a.max_tokens, "driver": driver(),
+    timed = sorted({r for c in a.case for r in (TIMED if c["rows"] == list(ROW_AXIS) else c["rows"])})
+    common = {"device": a.device, "out": str(a.out), "driver": driver(), "sorted_rows": a.sorted_rows,
               "logits_rows": a.logits_rows, "seed": a.seed or "", "time": list(timed) if a.time else None,
               "names": a.names, "threads": 1 if a.jobs > 1 else None}
     limits = (a.build_timeout, a.build_timeout, a.timeout)
@@ -267,7 +303,23 @@ def execute(a, told, units, run, log):
     give_up(work.rest(), children.OVER)
 
 
+def needed(a, told, cases):
+    """(case, (takes, types)) that some kernel is given."""
+    names = a.kernel.split(",") if a.kernel else None
+    ways = {(k["takes"], (t,)) for engine, _, said in told if why_not(said, a.any_version) is None
+            for k in chosen(said.get("kernels", []), names, engine)
+            for t in k["logits_types"][:1 if a.first_type else None]}
+    return [(c, w) for c in cases for w in sorted(ways)]
+
+
+def exported(a, case):
+    options = [*(["--layers", case["layers"]] if case["layers"] else []),
+               *(["--seed", a.seed] if a.seed else [])]
+    return Exported(case["path"], a.out / "cases", options)
+
+
 def main():
+    begin = time.monotonic()
     a, parser = arguments()
     wanted = None if a.list or a.engine == "all" else set(a.engine.split(","))
     if a.list:
@@ -282,9 +334,11 @@ def main():
     if unknown:
         parser.error(f"--engine: no adapter of {', '.join(sorted(unknown))}: there are "
                      f"{', '.join(p.stem.removeprefix('for_') for p in adapters.paths(a.adapter))}")
-    options = [*(["--layers", a.layers] if a.layers else []), *(["--seed", a.seed] if a.seed else [])]
     try:
-        cases = [Exported(c, a.out / "cases", options) for c in a.case]
+        with ThreadPoolExecutor(a.jobs) as pool:
+            cases = list(pool.map(lambda c: exported(a, c), a.case))
+            # Here, all at once, not one by one when the plan asks for them.
+            list(pool.map(lambda pair: pair[0].for_kernel(*pair[1]), needed(a, told, cases)))
         names = [c.main.name for c in cases]
         for name in names:
             if names.count(name) > 1:
@@ -296,7 +350,7 @@ def main():
         return 3
     if unmatched:
         parser.error(f"--kernel: no {', '.join(sorted(unmatched))}: see --list")
-    execute(a, told, units, run, a.out / "logs" / "child")
+    execute(a, told, units, run, a.out / "logs" / "child", begin)
     return run.finish()
 
 

@@ -138,8 +138,8 @@ class Session:
                      if e.device_type() == cuda and not e.is_user_annotation()
                      and not e.name().endswith((" Sync", "Stream Wait Event"))]
             return json.dumps([name for _, name in sorted(found)])
-        except RuntimeError as e:
-            return json.dumps([f"not profiled: {str(e).splitlines()[0][:120]}"])
+        except Exception as e:
+            return json.dumps([f"not profiled: {type(e).__name__}: {(str(e).splitlines() or [''])[0][:120]}"])
 
 
 def timed(measure, launch, device):

@@ -7,7 +7,8 @@ ROW_COUNT, COMPILE, IMPORT = 0.3, 10.0, 8.0  # seconds, guessed: only the order 
 
 
 def cost(unit):
-    """A unit is {"engine", "kernel", "compiles", "case", "case_name", "rows": [...], "alone", "deaths"}."""
+    """A unit is {"engine", "kernel", "compiles", "case", "case_name", "rows": [...], "max_tokens", "turn",
+    "alone", "deaths"}."""
     return ROW_COUNT * len(unit["rows"]) + COMPILE * unit["compiles"]
 
 
@@ -16,7 +17,7 @@ class Work:
         self.state, self.waiting, self.active = threading.Condition(), {}, {}
         self.begun, self.up = set(), set()
         # What compiles comes first, so that it is no one's last.
-        for u in sorted(units, key=lambda u: not u["compiles"]):
+        for u in sorted(units, key=lambda u: (u["turn"], not u["compiles"])):
             self.waiting.setdefault(u["engine"], []).append(u)
             self.active[u["engine"]] = 0
 
@@ -24,8 +25,8 @@ class Work:
         """The engine that a child is to be started for; None when all is done."""
         with self.state:
             while True:
-                best = max(self.waiting, key=self.need, default=None)
-                if best is not None and self.need(best) > 0:
+                best = max((e for e in self.waiting if self.need(e) > 0), key=self.order, default=None)
+                if best is not None:
                     self.active[best] += 1
                     return best
                 # What others run may come back.
@@ -40,18 +41,22 @@ class Work:
         worth = not active or any(u.get("alone") for u in units) or seconds > IMPORT
         return seconds if units and worth else 0
 
+    def order(self, engine):
+        return -min(u["turn"] for u in self.waiting[engine]), self.need(engine)
+
     def take(self, engine, last):
         """The next unit of a child whose last one is named; None: there is no more for it."""
         with self.state:
             units = self.waiting[engine]
             alone = [u for u in units if u.get("alone")]
             free = [u for u in units if not u.get("alone")]
+            free = [u for u in free if u["turn"] == min(u["turn"] for u in free)]
             same = [u for u in free if last and u["kernel"] == last["kernel"]]
-            fresh = [u for u in free if (engine, u["kernel"]) not in self.begun]
+            fresh = [u for u in free if (engine, u["kernel"], u["turn"]) not in self.begun]
             found = next(iter((alone if last is None else []) or same or fresh or free), None)
             if found is not None:
                 units.remove(found)
-                self.begun.add((engine, found["kernel"]))
+                self.begun.add((engine, found["kernel"], found["turn"]))
             return found
 
     def back(self, unit):

@@ -55,6 +55,12 @@ def defaults(torch):
     torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = True
     if torch.are_deterministic_algorithms_enabled():
         torch.use_deterministic_algorithms(False)
+    dynamo = sys.modules.get("torch._dynamo")
+    if dynamo:
+        # It counts how often a function was compiled, and beyond a limit runs it as it is, unsaid: no
+        # case is to be counted with the next, and no row count to be too many.
+        dynamo.reset()
+        dynamo.config.recompile_limit = dynamo.config.accumulated_recompile_limit = 1024
 
 
 def alive(torch, device):
@@ -106,7 +112,7 @@ class Worker:
             self.cases[unit["case"]] = self.case_class(unit["case"])
         case = self.cases[unit["case"]]
         defaults(self.torch)
-        session = Session(self.torch, kernel, case, self.stock, self.spec["max_tokens"])
+        session = Session(self.torch, kernel, case, self.stock, unit["max_tokens"])
         clean, vain = True, Vain()
         for rows in unit["rows"]:
             self.pipe.say(at="run", rows=rows)
@@ -156,7 +162,8 @@ class Worker:
             metadata["rows_left_out"] = str(left_out)
         folder = Path(self.spec["out"]) / case.name
         folder.mkdir(parents=True, exist_ok=True)
-        files = recording.write(session, folder, name, rows, metadata, self.spec["logits_rows"])
+        files = recording.write(session, folder, name, rows, metadata, self.spec["logits_rows"],
+                                rows <= self.spec["sorted_rows"])
         session.clock.lap("file")
         record = {"status": "RUN", "reason": "", "faults": faults, "arithmetic": arithmetic,
                   "faulty": [k for k in FORBIDDEN if k in session.faults.count],
