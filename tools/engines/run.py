@@ -215,7 +215,7 @@ class Run:
         groups = {}
         for r in self.records:
             groups.setdefault((r["kernel"], r["case"]), []).append(r)
-        for (kernel, case), records in groups.items():
+        for (kernel, case), records in sorted(groups.items()):
             said = []
             for status in ("RUN", "NOT_RUN", "UNSUPPORTED"):
                 some = [r for r in records if r["status"] == status]

@@ -16,6 +16,8 @@ import adapters
 from engine import Unsupported
 
 NARROW = 400  # characters of a reason
+# What a check of arguments raises: nothing was launched, and the child goes on if the device answers.
+HARMLESS = (ValueError, TypeError, AssertionError, NotImplementedError, ImportError)
 
 
 class Pipe:
@@ -116,7 +118,7 @@ class Worker:
         clean, vain = True, Vain()
         for rows in unit["rows"]:
             self.pipe.say(at="run", rows=rows)
-            record, fine = vain.refusal, False
+            record, fine, going = vain.refusal, False, True
             if record is None:
                 begin = time.perf_counter()
                 try:
@@ -125,14 +127,14 @@ class Worker:
                     record, fine = {"status": "UNSUPPORTED", "reason": str(e)[:NARROW]}, True
                 except Exception as e:
                     traceback.print_exc()
-                    record = {"status": "NOT_RUN", "reason": reason_of(e)}
+                    record, going = {"status": "NOT_RUN", "reason": reason_of(e)}, isinstance(e, HARMLESS)
                 record["seconds"] = {**(session.clock.rounded() if fine and session.clock else {}),
                                      "all": round(time.perf_counter() - begin, 4)}
                 vain.see(record)
             self.pipe.say(rows=rows, record=record)
             if not fine and not alive(self.torch, self.device) or record.get("corrupt"):
                 return False
-            clean = clean and fine
+            clean = clean and going
         return clean
 
     def rows(self, session, kernel, case, rows):
