@@ -19,6 +19,9 @@ from table_judge import HERE, LOGITS, Moeref
 MADE = re.compile(r"Made by moeref (gen \S+ --seed \d+ --tokens \d+)")
 
 
+ALL = dict.fromkeys(table_identify.MOST, sys.maxsize)
+
+
 def making(moeref, case, seed):
     """The `make` line of a case, or None."""
     if (HERE / "cases" / f"{case}.json").exists() and not seed:
@@ -59,7 +62,7 @@ def lines_of(moeref, folder, recordings):
 
 
 def replays(moeref, recordings):
-    answers = table_identify.identify(moeref, recordings, {r.rows for r in recordings}, sys.maxsize)
+    answers = table_identify.identify(moeref, recordings, {r.rows for r in recordings}, ALL)
     for r in recordings:
         a = answers.get(r.path)
         if a and a["line"]:

@@ -87,7 +87,7 @@ class Entry:
         batch, rows = table_batch.Kernel(certified), []
         for r in self.main:
             rows.append(self.row(r, parts, refused, batch))
-        out = {**self.head, "rows": rows}
+        out = {**self.head, "input": json.loads(path.read_text())["input"], "rows": rows}
         if document:
             of = {str(r.path): r for r in self.all}
             out["explained"] = table_explain.explain(

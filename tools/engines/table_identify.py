@@ -7,7 +7,8 @@ from pathlib import Path
 from table_files import Bad, Safetensors, bits
 
 ROWS = (1, 6, 16, 96, 1024)  # row counts asked about where they are there
-MOST = 4                     # rows of logits: 4 x 128 experts leave few sums (README)
+# Rows of logits: 4 x 128 of fp32 leave one sum or few; of 16 bits many more are needed.
+MOST = {"F32": 4, "BF16": 64, "F16": 64}
 
 
 def write_safetensors(path, tensors, metadata=None):
@@ -43,9 +44,9 @@ class Layer:
     def ask(self, recording, at, most):
         """Adds a recording; the phase under which its answer will be found."""
         name = recording.layers[at]["gate.logits"]
-        logits = recording.tensor(name)[:most]
-        token = recording.tokens(at)[:len(logits)]
         dtype = recording.header[name]["dtype"]
+        logits = recording.tensor(name)[:most.get(dtype, 0)]
+        token = recording.tokens(at)[:len(logits)]
         data, hidden = bits(logits).tobytes(), bits(self.hidden[token]).tobytes()
         digest = hashlib.sha256(dtype.encode() + token.tobytes() + data).hexdigest()
         if digest not in self.asked:
