@@ -164,9 +164,9 @@ def name_sums(moeref, entries, document, options):
         return
     for e, out in zip(entries, document["kernels"]):
         for r, row in zip(e.main, out["rows"]):
-            answer = answers.get(e.logits.get(r.rows, r).path)
-            if answer:
-                row["identified"] = answer
+            found = answers.get(e.logits.get(r.rows, r).path)
+            if found:
+                row["identified"] = table_identify.short(found[0])
 
 
 def add_records(document, records):

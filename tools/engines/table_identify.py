@@ -80,12 +80,13 @@ def short(answer):
             "checked": answer["checked"], "everything": answer["everything"]}
 
 
-def identify(moeref, recordings, rows, most=MOST):
-    """{path of a recording: answer}, of those with logits of a case that starts from hidden states."""
+def identify(moeref, recordings, rows, most=MOST, every=False):
+    """{path of a recording: [answer of `moeref identify`]}, of those with logits of a case that starts
+    from hidden states: of their first layer, or of every."""
     asked, layers, case = {}, {}, {}
     for r in recordings:
-        at = next((a for a, t in r.layers.items() if "gate.logits" in t), None)
-        if r.rows not in rows or at is None:
+        places = [at for at, t in r.layers.items() if "gate.logits" in t]
+        if r.rows not in rows or not places:
             continue
         key = (r.case, r.metadata.get("seed"))
         if key not in case:
@@ -94,13 +95,14 @@ def identify(moeref, recordings, rows, most=MOST):
         path, document = case[key]
         if document["input"] != "hidden":
             continue
-        if (key, at) not in layers:
-            layers[key, at] = Layer(path, document, *at)
-        asked[r.path] = (key, at), layers[key, at].ask(r, at, most)
+        for at in places if every else places[:1]:
+            if (key, at) not in layers:
+                layers[key, at] = Layer(path, document, *at)
+            asked.setdefault(r.path, []).append(((key, at), layers[key, at].ask(r, at, most)))
     answers = {}
     for key, layer in layers.items():
         folder = Path(moeref.work.name) / f"identify-{next(moeref.number)}"
         folder.mkdir()
         document = json.loads(moeref.call("identify", layer.case(folder), "--json", "-"))
-        answers[key] = {a["phase"]: short(a) for a in document["recordings"]}
-    return {path: answers[key][phase] for path, (key, phase) in asked.items()}
+        answers[key] = {a["phase"]: a for a in document["recordings"]}
+    return {path: [answers[key][phase] for key, phase in all_of] for path, all_of in asked.items()}
