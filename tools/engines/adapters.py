@@ -38,7 +38,8 @@ def describe(path):
         told["kernels"].append({"name": k.name, "about": k.about, "takes": k.takes,
                                 "logits_types": list(k.logits_types),
                                 "hidden_types": list(k.hidden_types), "gives": list(k.gives),
-                                "profile": k.profile, "devices": list(k.devices)})
+                                "profile": k.profile, "devices": list(k.devices),
+                                "compiles": k.compiles})
     return told
 
 

@@ -1,6 +1,6 @@
-"""Children of the runner: one process runs the kernels of an engine one after the other as long as
-nothing fails. A hang, a signal or a lost device is a reason and not the end: what was left goes to a
-fresh child, the kernel that failed in one of its own."""
+"""Children of the runner: one process runs the kernels of an engine one after the other, as it is given
+them, as long as nothing fails. A hang, a signal or a lost device is a reason and not the end: another
+child goes on, and one of its own with the row counts that the kernel that failed has left."""
 import json
 import os
 import select
@@ -14,18 +14,21 @@ DEATHS = 3  # of one kernel on one case; then its other row counts are not tried
 
 
 class Child:
-    def __init__(self, script, spec, log):
+    def __init__(self, script, spec, log, environment=None):
         self.log_path, self.buffer, self.lines = log, b"", []
         with open(log, "ab") as err:
             self.begin = err.tell()
             self.process = subprocess.Popen([sys.executable, str(script), "--child"],
                                             stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                            stderr=err, start_new_session=True)
+                                            stderr=err, start_new_session=True, env=environment)
+        self.tell(spec)
+
+    def tell(self, what):
         try:
-            self.process.stdin.write(json.dumps(spec).encode())
-            self.process.stdin.close()
+            self.process.stdin.write(json.dumps(what).encode() + b"\n")
+            self.process.stdin.flush()
         except BrokenPipeError:
-            pass
+            pass  # its end is seen where its next line is read
 
     def line(self, seconds):
         """The next message; None at the end; TimeoutError."""
@@ -48,6 +51,10 @@ class Child:
             pass
         self.process.wait()
         self.process.stdout.close()
+        try:
+            self.process.stdin.close()
+        except BrokenPipeError:
+            pass
 
     def death(self):
         """How it ended, in one line."""
@@ -74,68 +81,59 @@ def describe(script, adapter, log, seconds):
         child.kill()
 
 
-class Batch:
-    """Units of one engine for one child: {"kernel", "case", "rows": [...], "deaths"}."""
-
-    def __init__(self, engine, units):
-        self.engine, self.units = engine, units
-
-
-def run_batch(script, batch, spec, log, limits, report, remaining):
-    """Runs one child. report(unit, rows, record) for each result. Returns batches for what is left.
-    limits: (seconds until all is imported, seconds for the first row count of a unit, which may
-    compile, seconds for the others). remaining(): of the
-    time of the whole run."""
-    child = Child(script, {**spec, "units": batch.units}, log)
-    at, rows, why, failed = None, None, None, None
-    done = [set() for _ in batch.units]
+def feed(child, work, engine, limits, report, remaining):
+    """Gives a child one unit after the other. Returns None, or why it never came up. limits: (seconds until
+    all is imported, seconds for the first row count of a unit, which may compile, seconds for the others).
+    remaining(): of the time of the whole run."""
+    unit, rows, why, seconds = None, None, None, limits[0]
     try:
-        seconds = limits[0]
         while True:
             line = child.line(min(seconds, max(1, remaining())))
             if line is None:
                 why = child.death()
                 break
             if "failed" in line:
-                failed = line["failed"]
-                break
-            if "retire" in line or "end" in line:
-                break
+                return line["failed"]
+            if "ready" in line:
+                work.came_up(engine, line["ready"])
             if line.get("at") == "run":
-                at, rows = line["unit"], line["rows"]
-                seconds = limits[2] if done[at] else limits[1]
+                rows = line["rows"]
             elif "record" in line:
-                done[line["unit"]].add(line["rows"])
-                report(batch.units[line["unit"]], line["rows"], line["record"])
-                rows, seconds = None, limits[1]
-                if remaining() <= 0:
+                unit["rows"].remove(line["rows"])
+                report(unit, line["rows"], line["record"])
+                rows, seconds = None, limits[2]
+            if remaining() <= 0:
+                break
+            if "ready" in line or "done" in line:
+                last, unit = unit, None
+                if last is not None and (not line["clean"] or last.get("alone")):
+                    # A lost device: the child stopped before its last row count.
+                    unit = last
                     break
+                unit = work.take(engine, last)
+                if unit is None:
+                    break
+                child.tell(unit)
+                seconds = limits[1]
     except TimeoutError:
         why = f"no end within {seconds:g} s" if remaining() > 0 else OVER
     finally:
         child.kill()
-    if failed is None and why and at is None:
-        failed = f"before its first kernel: {why}"
-    if failed is not None:
-        for unit in batch.units:
-            for r in unit["rows"]:
-                report(unit, r, {"status": "NOT_RUN", "reason": failed})
-        return []
+    if why and unit is None:
+        return f"before its first kernel: {why}"
     if why and rows is not None:
-        done[at].add(rows)
-        report(batch.units[at], rows, {"status": "NOT_RUN", "reason": why})
-        batch.units[at]["deaths"] = batch.units[at].get("deaths", 0) + 1
-    return left(batch, done, at, report)
+        unit["rows"].remove(rows)
+        report(unit, rows, {"status": "NOT_RUN", "reason": why})
+        unit["deaths"] = unit.get("deaths", 0) + 1
+    if unit and unit["rows"]:
+        put_back(unit, work, report)
+    return None
 
 
-def left(batch, done, at, report):
-    """The unit that failed alone; the others, untouched so far, together."""
-    rest = [{**u, "rows": [r for r in u["rows"] if r not in d]} for u, d in zip(batch.units, done)]
-    if at is not None and rest[at].get("deaths", 0) >= DEATHS:
-        for r in rest[at]["rows"]:
-            report(rest[at], r, {"status": "NOT_RUN",
-                                 "reason": f"not tried: its child died {DEATHS} times before"})
-        rest[at]["rows"] = []
-    alone = [u for i, u in enumerate(rest) if i == at and u["rows"]]
-    others = [u for i, u in enumerate(rest) if i != at and u["rows"]]
-    return [Batch(batch.engine, part) for part in (alone, others) if part]
+def put_back(unit, work, report):
+    """The row counts that are left, for a child of their own."""
+    if unit.get("deaths", 0) < DEATHS:
+        work.back({**unit, "alone": True})
+        return
+    for r in unit["rows"]:
+        report(unit, r, {"status": "NOT_RUN", "reason": f"not tried: its child died {DEATHS} times before"})

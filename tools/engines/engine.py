@@ -71,6 +71,7 @@ class Kernel:
     gives = ("ids", "weights")  # of: logits, ids, weights, sorted, tile_expert, sorted_total
     profile = None     # of `moeref profiles`, where the order of ids is a promise
     tile = None        # gives sorted: the block size
+    compiles = False   # its first launch compiles for seconds: such kernels are run first
     devices = ("cuda",)  # an oracle that runs on "cpu", too, says so
 
     def refuses(self, router, rows):

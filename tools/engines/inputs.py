@@ -23,17 +23,51 @@ def converted(torch, tensor, types, what):
                       f"{' or '.join(types)}")
 
 
-class Inputs:
-    def __init__(self, torch, case, kernel, phase, layer, device):
-        self.torch, self.router, self.device = torch, case.router, device
-        given = case.inputs(phase, layer)
-        wide = {k: given[k].float() for k in ("bias", "gate_bias") if given[k] is not None}
-        fixed = {**wide, **({} if given["gate"] is None else {"gate": given["gate"]})}
-        self.fixed = {k: v.to(device).contiguous() for k, v in fixed.items()}
-        self.source = {k: v.to(device) for k, v in self.rows_of(case, kernel, given, wide).items()}
-        self.tokens = next(iter(self.source.values())).shape[0]
+def encodings(torch, tensor):
+    """The bits as integers, as wide as the size allows."""
+    raw = tensor.reshape(-1).view(torch.uint8)
+    for width, kind in ((8, torch.int64), (4, torch.int32)):
+        if raw.numel() % width == 0 and raw.storage_offset() % width == 0:
+            return raw.view(kind)
+    return raw
 
-    def rows_of(self, case, kernel, given, wide):
+
+class Stock:
+    """Layers of cases on the device, read once for all kernels of a child. The largest case has tens of
+    megabytes; beyond MOST bytes all is read anew."""
+
+    MOST = 4 << 30
+
+    def __init__(self, device):
+        self.device, self.layers, self.bytes = device, {}, 0
+
+    def of(self, case, phase, layer):
+        """{hidden, gate, bias, gate_bias, logits}: None where absent; biases are fp32."""
+        at = case.path, phase, layer
+        if at not in self.layers:
+            if self.bytes > self.MOST:
+                self.layers, self.bytes = {}, 0
+            given = {k: v if v is None else v.to(self.device).contiguous()
+                     for k, v in case.inputs(phase, layer).items()}
+            for k in ("bias", "gate_bias"):
+                if given[k] is not None:
+                    given[k] = given[k].float()
+            self.bytes += sum(v.nbytes for v in given.values() if v is not None)
+            self.layers[at] = given
+        return self.layers[at]
+
+
+class Inputs:
+    def __init__(self, torch, case, kernel, phase, layer, stock):
+        self.torch, self.router, self.device = torch, case.router, stock.device
+        given = stock.of(case, phase, layer)
+        self.fixed = {k: given[k] for k in ("bias", "gate_bias", "gate") if given[k] is not None}
+        self.source = self.rows_of(case, kernel, given)
+        self.names = [*self.fixed, *self.source]
+        self.tokens = next(iter(self.source.values())).shape[0]
+        self.sums = self.sum()
+
+    def rows_of(self, case, kernel, given):
         """What has a row for each token."""
         if kernel.takes == "hidden":
             if given["hidden"] is None:
@@ -48,9 +82,9 @@ class Inputs:
             raise BadCase(f"{case.path}: logits of {logits.shape[1]} columns")
         if kernel.takes == "logits":
             return {"logits": converted(self.torch, logits, kernel.logits_types, "logits")}
-        bias = wide["bias"].numpy() if "bias" in wide else None
-        ids = books.choose(case.router, logits.double().numpy()[:, :case.router.experts], bias)
-        return {"ids": self.torch.from_numpy(ids)}
+        bias = given["bias"].cpu().numpy() if given["bias"] is not None else None
+        ids = books.choose(case.router, logits.double().cpu().numpy()[:, :case.router.experts], bias)
+        return {"ids": self.torch.from_numpy(ids).to(self.device)}
 
     def problem(self, rows, empty):
         """The buffers. Where the case has a row stride, logits are columns of wider rows."""
@@ -69,10 +103,14 @@ class Inputs:
             for k, v in values.items():
                 buffers[k].copy_(v)
 
-    def changed(self):
-        """Names of inputs that are no longer what they were, bit for bit."""
-        raw = self.torch.uint8
-        both = [(k, buffers[k], v) for buffers, values in
-                ((self.live, self.fixed), (self.block, self.want)) for k, v in values.items()]
-        return [k for k, a, b in both
-                if not self.torch.equal(a.reshape(-1).view(raw), b.reshape(-1).view(raw))]
+    def changed(self, into):
+        """Writes into a tensor, for each of .names, whether the input is what it was, bit for bit (0)."""
+        both = [(self.live[k], v) for k, v in self.fixed.items()] + \
+            [(self.block[k], v) for k, v in self.want.items()]
+        for i, (a, b) in enumerate(both):
+            into[i] = (encodings(self.torch, a) != encodings(self.torch, b)).any()
+
+    def sum(self):
+        """Of what all inputs come from: a kernel that writes far from its outputs may hit it."""
+        return self.torch.stack([encodings(self.torch, v).sum(dtype=self.torch.int64)
+                                 for v in (*self.fixed.values(), *self.source.values())])

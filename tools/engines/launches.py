@@ -1,7 +1,8 @@
-"""Which tokens stand where, in which launch. Plain Python and numpy."""
+"""Which tokens stand where, in which launch, and which rows go to a file. Plain Python and numpy."""
 import numpy as np
 
 LAUNCHES = 64  # the most at one row count
+KEPT = 512     # rows that differ from their token's first, of one layer: in the file; the rest is counted
 
 
 def plan(tokens, rows, most):
@@ -19,34 +20,18 @@ def plan(tokens, rows, most):
     return [(b * rows + at) % n for b in range(min(-(-n // rows), LAUNCHES))]
 
 
+def firsts(tokens):
+    """tokens of all rows of all launches, one after the other: the rows where each token stands first,
+    and for each row the row where its token stands first."""
+    _, first, inverse = np.unique(tokens, return_index=True, return_inverse=True)
+    return np.sort(first), first[inverse.reshape(-1)]
+
+
 class Rows:
     """What one layer gave at one row count: the first row of each token, and each row whose bits are
     not those of its token's first."""
 
-    KEPT = 512  # rows that differ, of one layer; the rest is counted
-
-    def __init__(self, tokens):
-        self.seen = np.zeros(tokens, bool)
-        self.first = None    # [tokens, bytes]: the bits of each token's first row
-        self.token_index = []
-        self.parts = {}      # name -> [arrays of rows]
-        self.differing, self.kept, self.where = 0, 0, ""
-
-    def add(self, tokens, bits, values, launch):
-        """tokens [rows]; bits [rows, bytes]: all that is compared; values {name: [rows, ...]}."""
-        if self.first is None:
-            self.first = np.zeros((len(self.seen), bits.shape[1]), np.uint8)
-        distinct, row = np.unique(tokens, return_index=True)
-        row = row[~self.seen[distinct]]
-        self.first[tokens[row]] = bits[row]
-        self.seen[tokens[row]] = True
-        other = np.flatnonzero((bits != self.first[tokens]).any(1))
-        if len(other) and not self.where:
-            self.where = f"token {tokens[other[0]]}, launch {launch}, row {other[0]}"
-        self.differing += len(other)
-        other = other[:self.KEPT - self.kept]
-        self.kept += len(other)
-        take = np.sort(np.concatenate([row, other]))
-        self.token_index.append(tokens[take])
-        for name, v in values.items():
-            self.parts.setdefault(name, []).append(v[take])
+    def __init__(self):
+        self.token_index = np.zeros(0, np.int64)
+        self.parts = {}  # name -> CPU tensor of these rows
+        self.differing, self.kept = 0, 0

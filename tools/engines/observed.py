@@ -37,6 +37,7 @@ class Outputs:
         self.torch, self.device = torch, device
         self.poison, self.preparing = POISONS[0], True
         self.kept, self.passing = [], []  # of prepare: poisoned before each run; of one launch
+        self.views = {}  # of free blocks
 
     def __call__(self, shape, dtype):
         torch = self.torch
@@ -62,42 +63,37 @@ class Outputs:
         del blocks
 
     def fill_free(self, poison):
+        """Waits only where a block belongs to another stream: on ours, fills come after what was there."""
         torch = self.torch
-        torch.cuda.synchronize()
+        here, waited = torch.cuda.current_stream(self.device).cuda_stream, False
         for segment in torch.cuda.memory_snapshot(include_traces=False):
             if tuple(segment.get("segment_pool_id", (0, 0))) != (0, 0):
                 continue
+            if segment["stream"] != here and not waited:
+                torch.cuda.synchronize()
+                waited = True
             address = segment["address"]
             for block in segment["blocks"]:
                 if block["state"] == "inactive":
-                    torch.as_tensor(_Raw(address, block["size"]), device=self.device).fill_(poison)
+                    self.view(address, block["size"]).fill_(poison)
                 address += block["size"]
+        if waited:
+            torch.cuda.synchronize()
 
-    def canaries(self):
-        """Bytes around outputs that have changed."""
-        bad = 0
-        for raw, size in self.kept + self.passing:
-            bad += int((raw[:MARGIN] != CANARY).sum()) + int((raw[MARGIN + size:] != CANARY).sum())
-        return bad
+    def view(self, address, size):
+        if (address, size) not in self.views:
+            self.views[address, size] = self.torch.as_tensor(_Raw(address, size), device=self.device)
+        return self.views[address, size]
+
+    def canaries(self, into):
+        """Adds the bytes around outputs that have changed to a tensor of one integer."""
+        rings = [raw.as_strided((2, MARGIN), (MARGIN + size, 1)) for raw, size in self.kept + self.passing]
+        if rings:
+            into += (self.torch.stack(rings) != CANARY).sum()
 
     def owns(self, tensor):
         at = tensor.untyped_storage().data_ptr()
         return any(raw.untyped_storage().data_ptr() == at for raw, _ in self.kept + self.passing)
-
-
-def bytes_of(tensor):
-    """[rows, bytes] of a CPU tensor: encodings, that is what is compared."""
-    import torch
-    t = tensor.contiguous()
-    rows = t.shape[0] if t.dim() else 1
-    return t.reshape(rows, -1).view(torch.uint8).numpy() if t.numel() else np.zeros((rows, 0), np.uint8)
-
-
-def unwritten(first, second, poisons, width):
-    """[rows, elements] that hold one poison after one run and the other after the other."""
-    shape = (first.shape[0], -1, width)
-    return ((first.reshape(shape) == poisons[0]).all(2) &
-            (second.reshape(shape) == poisons[1]).all(2))
 
 
 def narrow_ids(ids):

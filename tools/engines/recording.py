@@ -2,7 +2,6 @@
 their own since they have fewer rows, .logits.safetensors (the first rows of logits that the kernel
 gave) and .sorted.safetensors (sorted positions of the first launch). A kernel that gives logits and no
 ids has its logits in the main file."""
-import numpy as np
 import torch
 
 import observed
@@ -15,13 +14,6 @@ def entry(tensor):
             tensor.contiguous().view(-1).view(torch.uint8).numpy().tobytes())
 
 
-def tensor_of(session, what, parts, rows):
-    dtype, width = session.types[what]
-    data = np.ascontiguousarray(np.concatenate(parts)[:rows])
-    tensor = torch.from_numpy(data).view(-1).view(dtype).view(len(data), width)
-    return observed.narrow_ids(tensor) if what == "ids" else tensor
-
-
 def gather(session, names, most):
     """{tensor name: entry} of all layers."""
     out = {}
@@ -29,9 +21,10 @@ def gather(session, names, most):
         at = f"{phase}.model.layers.{layer}.mlp."
         there = [n for n in names if n in got.parts]
         for n in there:
-            out[at + ENDING[n]] = entry(tensor_of(session, n, got.parts[n], most))
+            part = got.parts[n][:most]
+            out[at + ENDING[n]] = entry(observed.narrow_ids(part) if n == "ids" else part)
         if there:
-            index = np.concatenate(got.token_index)[:most]
+            index = got.token_index[:most]
             out[at + "gate.token_index"] = ("I64", index.shape, index.tobytes())
     return out
 

@@ -19,17 +19,18 @@ import argparse
 import importlib.util
 import json
 import os
-import queue
 import subprocess
 import tempfile
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import adapters
 import children
 from case import BadCase, Exported
 from engine import ROW_AXIS
+from work import Work
 
 SCRIPT = Path(__file__).resolve()
 TIMED = (1, 6, 16, 96, 1024, 8192)
@@ -69,6 +70,8 @@ def arguments():
                    help="below 256 rows the first N tokens take part (default 256)")
     p.add_argument("--logits-rows", type=int, default=64, metavar="N",
                    help="rows of logits in a file, of each layer (default 64; 0: none)")
+    p.add_argument("--names", type=rows_of, metavar="LIST", help="row counts at which the profiler names "
+                   "the kernels that ran (default: all)")
     p.add_argument("--jobs", type=int, default=1, metavar="N", help="children at a time (default 1)")
     p.add_argument("--timeout", type=float, default=60, metavar="S",
                    help="seconds for one row count (default 60)")
@@ -97,17 +100,16 @@ def driver():
 
 def describe_all(extra, wanted, log, seconds):
     """[(name, adapter path, what it says)]; an adapter that cannot be loaded is named by its file."""
-    told = []
-    for path in adapters.paths(extra):
+    def describe(path):
         name = path.stem.removeprefix("for_")
-        if wanted is not None and name not in wanted:
-            continue
         if importlib.util.find_spec("torch") is None:
-            told.append((name, path, {"failed": "torch is not installed"}))
-            continue
-        said = children.describe(SCRIPT, path, log, seconds)
-        told.append((said.get("name", name), path, said))
-    return told
+            return name, path, {"failed": "torch is not installed"}
+        said = children.describe(SCRIPT, path, f"{log}.{name}", seconds)
+        return said.get("name", name), path, said
+
+    paths = [p for p in adapters.paths(extra) if wanted is None or p.stem.removeprefix("for_") in wanted]
+    with ThreadPoolExecutor(8) as pool:
+        return list(pool.map(describe, paths))
 
 
 def why_not(said, any_version):
@@ -201,8 +203,8 @@ def chosen(kernels, names, engine):
 
 
 def plan(a, told, cases, run):
-    """Batches of units, and what is reported at once."""
-    batches, names, matched = [], set(a.kernel.split(",")) if a.kernel else None, set()
+    """Units, and names that no kernel has; what cannot be run is reported at once."""
+    units, names, matched = [], set(a.kernel.split(",")) if a.kernel else None, set()
     for engine, path, said in told:
         kernels = chosen(said.get("kernels", []), names, engine)
         matched |= {k["name"] for k in kernels} | {f"{engine}.{k['name']}" for k in kernels}
@@ -212,55 +214,57 @@ def plan(a, told, cases, run):
                 run.add(engine, said.get("version"), None, c.main.name, None,
                         {"status": "NOT_RUN", "reason": why})
             continue
-        units = [[{"kernel": k["name"], "case": str(at), "case_name": case_name, "rows": list(a.rows)}
-                  for c in cases for case_name, at in c.for_kernel(k["takes"], k["logits_types"])]
-                 for k in kernels]
-        share = max(1, min(a.jobs, len(units)))
-        for i in range(share):
-            part = [u for of_kernel in units[i::share] for u in of_kernel]
-            if part:
-                batches.append(children.Batch((engine, path, said["version"]), part))
-    return batches, (names or set()) - matched
+        units += [{"engine": engine, "kernel": k["name"], "compiles": k["compiles"], "case": str(at),
+                   "case_name": case_name, "rows": list(a.rows)}
+                  for k in kernels for c in cases
+                  for case_name, at in c.for_kernel(k["takes"], k["logits_types"])]
+    return units, (names or set()) - matched
 
 
-def execute(a, batches, run, log):
-    work, begin, machine = queue.Queue(), time.monotonic(), driver()
-    for b in batches:
-        work.put(b)
+def environment(a):
+    """Of children: many of them, each on a core of its own."""
+    if a.jobs == 1:
+        return None
+    alone = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+    return {**alone, **os.environ}
+
+
+def execute(a, told, units, run, log):
+    work, begin = Work(units), time.monotonic()
+    engines = {name: (path, said.get("version")) for name, path, said in told}
     timed = a.rows if a.rows != list(ROW_AXIS) else TIMED
-    common = {"device": a.device, "out": str(a.out), "max_tokens": a.max_tokens, "driver": machine,
-              "logits_rows": a.logits_rows, "seed": a.seed or "", "time": list(timed) if a.time else None}
+    common = {"device": a.device, "out": str(a.out), "max_tokens": a.max_tokens, "driver": driver(),
+              "logits_rows": a.logits_rows, "seed": a.seed or "", "time": list(timed) if a.time else None,
+              "names": a.names, "threads": 1 if a.jobs > 1 else None}
+    limits = (a.build_timeout, a.build_timeout, a.timeout)
 
     def remaining():
         return float("inf") if a.deadline is None else a.deadline - (time.monotonic() - begin)
 
+    def report(unit, rows, record):
+        run.add(unit["engine"], engines[unit["engine"]][1], unit["kernel"], unit["case_name"], rows, record)
+
+    def give_up(some, why):
+        for u in some:
+            for r in u["rows"]:
+                report(u, r, {"status": "NOT_RUN", "reason": why})
+
     def loop(number):
-        while True:
+        while remaining() > 0 and (engine := work.engine()) is not None:
+            spec = {**common, "engine": engine, "adapter": str(engines[engine][0])}
+            failed = None
             try:
-                batch = work.get_nowait()
-            except queue.Empty:
-                return
-            engine, path, version = batch.engine
+                child = children.Child(SCRIPT, spec, f"{log}.{number}", environment(a))
+                failed = children.feed(child, work, engine, limits, report, remaining)
+            finally:
+                give_up(work.ended(engine, failed), failed)
 
-            def report(unit, rows, record):
-                run.add(engine, version, unit["kernel"], unit["case_name"], rows, record)
-
-            if remaining() <= 0:
-                for u in batch.units:
-                    for r in u["rows"]:
-                        report(u, r, {"status": "NOT_RUN", "reason": children.OVER})
-                continue
-            spec = {**common, "engine": engine, "adapter": str(path)}
-            limits = (a.build_timeout, a.build_timeout, a.timeout)
-            for more in children.run_batch(SCRIPT, batch, spec, f"{log}.{number}", limits,
-                                           report, remaining):
-                work.put(more)
-
-    threads = [threading.Thread(target=loop, args=(i,), daemon=True) for i in range(min(a.jobs, max(1, len(batches))))]
+    threads = [threading.Thread(target=loop, args=(i,), daemon=True) for i in range(a.jobs)]
     for t in threads:
         t.start()
     for t in threads:
         t.join()
+    give_up(work.rest(), children.OVER)
 
 
 def main():
@@ -286,13 +290,13 @@ def main():
             if names.count(name) > 1:
                 raise BadCase(f"{name}: two cases of one name")
         run = Run(a)
-        batches, unmatched = plan(a, told, cases, run)
+        units, unmatched = plan(a, told, cases, run)
     except BadCase as e:
         print(f"run.py: {e}", file=sys.stderr)
         return 3
     if unmatched:
         parser.error(f"--kernel: no {', '.join(sorted(unmatched))}: see --list")
-    execute(a, batches, run, a.out / "logs" / "child")
+    execute(a, told, units, run, a.out / "logs" / "child")
     return run.finish()
 
 

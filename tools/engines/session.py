@@ -1,16 +1,17 @@
 """One kernel on one case: launches, poison, comparisons, files. Runs in a child."""
 import json
-from dataclasses import dataclass
 
 import numpy as np
 
 import books
+import checks
 import launches
 import observed
+from clock import Clock
 from engine import Unsupported
 from inputs import Inputs
+from launched import Launched
 
-ROWWISE = ("ids", "weights", "logits")
 # What a kernel must not do; the rest (reruns, positions) is told, and judged elsewhere.
 FORBIDDEN = ("unwritten", "memory", "inputs", "canary", "books")
 QUIET = {"unwritten": "none", "memory": "none", "reruns": "identical", "positions": "identical",
@@ -18,15 +19,6 @@ QUIET = {"unwritten": "none", "memory": "none", "reruns": "identical", "position
 UNIT = {"unwritten": "elements", "memory": "rows differ by what lay in the memory before",
         "reruns": "rows differ", "positions": "rows differ", "inputs": "runs changed them",
         "canary": "bytes", "books": "launches", "sorted_reruns": "launches differ"}
-
-
-@dataclass
-class Run:
-    raw: dict       # what launch gave, on the CPU
-    values: dict    # after repack; ids are int64
-    sizes: list     # bytes of outputs that the engine allocated
-    changed: list   # names of inputs
-    canaries: int   # bytes
 
 
 class Faults:
@@ -48,25 +40,31 @@ class Faults:
 class Session:
     """All layers of one case for one kernel, one row count after the other."""
 
-    def __init__(self, torch, kernel, case, device, max_tokens):
-        self.torch, self.kernel, self.case, self.device = torch, kernel, case, device
-        self.max_tokens, self.layers = max_tokens, {}
+    def __init__(self, torch, kernel, case, stock, max_tokens):
+        self.torch, self.kernel, self.case, self.stock = torch, kernel, case, stock
+        self.device, self.max_tokens, self.layers = stock.device, max_tokens, {}
 
-    def run(self, rows, measure=None):
-        """Fills .faults, .rows {(phase, layer): Rows}, .names, .sorted and .times."""
-        self.faults, self.rows, self.sorted = Faults(), {}, None
-        self.names, self.times, self.types = "[]", None, {}
+    def run(self, rows, named=True, measure=None):
+        """Fills .faults, .rows {(phase, layer): Rows}, .names, .sorted, .times and .clock."""
+        self.faults, self.rows, self.sorted, self.clock = Faults(), {}, None, Clock()
+        self.names, self.times = "[]", None
+        if self.device.type == "cuda":
+            # What launches before left is as much to poison before each run of this one.
+            self.torch.cuda.empty_cache()
         for at in self.case.layers:
             if not self.case.tokens[at]:
                 continue
             if at not in self.layers:
-                self.layers[at] = Inputs(self.torch, self.case, self.kernel, *at, self.device)
+                self.layers[at] = Inputs(self.torch, self.case, self.kernel, *at, self.stock)
+                self.clock.lap("load")
             first = not self.rows
             launch, outputs = self.run_layer(at, rows, first)
             if first:
                 outputs.poison = None
-                self.names = self.profile(launch)
+                self.names = self.profile(launch) if named else "[]"
+                self.clock.lap("names")
                 self.times = timed(measure, launch, self.device) if measure else None
+                self.clock.lap("time")
         if not self.rows:
             raise Unsupported("the case has no token")
 
@@ -78,101 +76,68 @@ class Session:
         # A kernel that derives something from hidden states in prepare is wrong later: other rows.
         inputs.fill(torch.from_numpy(plan[-1][::-1].copy()).to(self.device))
         launch = self.kernel.prepare(problem)
-        got = self.rows[at] = launches.Rows(inputs.tokens)
-        for n, tokens in enumerate(plan):
-            on_device = torch.from_numpy(tokens).to(self.device)
-
-            def once(poison, sizes):
-                inputs.fill(on_device)
-                outputs.before(poison, sizes)
-                return self.once(launch, inputs, outputs, rows)
-
-            if n == 0:
-                sizes = once(observed.POISONS[0], []).sizes
-            place = f"{where}, launch {n}"
-            runs = [once(p, sizes) for p in observed.POISONS]
-            self.compare(*runs, lambda: once(observed.POISONS[0], sizes), place)
-            self.keep(got, tokens, runs[0].values, n)
-            if "sorted" in self.kernel.gives:
-                self.check_books(runs[0].values, inputs, place, first and n == 0)
-        self.faults.add("positions", got.differing, f"{where}, {got.where}")
+        self.clock.lap("prepare")
+        done = Launched(torch, self.kernel, self.case.router, inputs, outputs, plan)
+        done.run(launch)
+        self.clock.lap("launches")
+        self.check(done, np.concatenate(plan), at, first,
+                   lambda n: where if n is None else f"{where}, launch {n}")
+        self.clock.lap("checks")
         return launch, outputs
 
-    def once(self, launch, inputs, outputs, rows):
-        given = launch()
-        if self.device.type == "cuda":
-            self.torch.cuda.synchronize()
-        sizes = [v.untyped_storage().nbytes() for v in given.values() if not outputs.owns(v)]
-        # Copies, on the CPU too: the next run writes where this one did.
-        values = {k: v.detach().to("cpu", copy=True)
-                  for k, v in self.kernel.repack(dict(given)).items()}
-        r = self.case.router
-        want = {"ids": [rows, r.top_k], "weights": [rows, r.top_k], "logits": [rows, r.experts]}
-        for k in self.kernel.gives:
-            if k not in values:
-                raise RuntimeError(f"gave no {k}")
-            if k in want and list(values[k].shape) != want[k]:
-                raise RuntimeError(f"gave {k} of shape {list(values[k].shape)}, expected {want[k]}")
-        if "ids" in values:
-            values["ids"] = values["ids"].to(self.torch.int64)
-        # Sorted positions may leave a tail unwritten; books.py looks at what counts.
-        raw = {k: v.detach().to("cpu", copy=True) for k, v in given.items()
-               if k not in ("sorted", "tile_expert")}
-        return Run(raw, values, sizes, inputs.changed(), outputs.canaries())
-
-    def compare(self, a, b, again, place):
-        for run in (a, b):
-            self.faults.add("inputs", len(run.changed), f"{', '.join(run.changed)} ({place})")
-            self.faults.add("canary", run.canaries, place)
-        for k in sorted({*a.raw, *(v for v in ROWWISE if v in a.values)}):
-            x, y = (a.raw[k], b.raw[k]) if k in a.raw else (a.values[k], b.values[k])
-            if x.shape != y.shape:
-                raise RuntimeError(f"gave {k} of {list(x.shape)}, then of {list(y.shape)}")
-            holes = observed.unwritten(observed.bytes_of(x), observed.bytes_of(y),
-                                       observed.POISONS, x.element_size())
-            if holes.any():
-                row, element = np.argwhere(holes)[0]
-                self.faults.add("unwritten", holes.sum(), f"{k}, row {row}, element {element} "
-                                f"({place})")
-        differ = differing(a.values, b.values)
-        if differ.any():
-            # Over the first poison again: as the first time, then old memory made the difference.
-            memory = not differing(a.values, again().values).any()
-            self.faults.add("memory" if memory else "reruns", differ.sum(),
-                            f"row {np.flatnonzero(differ)[0]} ({place})")
+    def check(self, done, tokens, at, first, place):
+        """Enqueues all comparisons before it reads the first result."""
+        torch, faults, rows = self.torch, self.faults, done.rows
+        (a, more), (b, more_b) = done.values(0), done.values(1)
+        ends = [checks.unwritten(torch, faults, k, v[0], v[1], v.shape[2] if v.dim() > 2 else 1, place)
+                for k, v in done.log.items() if k not in ("sorted", "tile_expert")]
+        for k in sorted(a.keys() - done.log.keys()):
+            x, y = (v[k].view(done.launches, rows, -1) for v in (a, b))
+            ends.append(checks.unwritten(torch, faults, k, x, y, rows, place))
+        ends.append(checks.reruns(torch, faults, a, b, rows, done.again, place))
+        kept = {k: v for k, v in a.items() if k in self.kernel.gives}
+        found = checks.positions(torch, faults, tokens, kept, rows, place) if kept else launches.Rows
+        checks.marks(faults, done, place)
+        for end in ends:
+            end()
+        self.rows[at] = found()
         if "sorted" in self.kernel.gives:
-            x, y = (np.asarray(r.values["sorted"]).reshape(-1)[:books.used(r.values)]
-                    for r in (a, b))
-            self.faults.add("sorted_reruns", not np.array_equal(x, y), place)
+            self.check_books(a, more, more_b, tokens.reshape(-1, rows), at, place, first)
 
-    def keep(self, got, tokens, values, n):
-        parts = {k: observed.bytes_of(values[k]) for k in ROWWISE if k in self.kernel.gives}
-        if not parts:
-            return
-        self.types = {k: (values[k].dtype, values[k].shape[1]) for k in parts}
-        got.add(tokens, np.concatenate(list(parts.values()), 1), parts, n)
-
-    def check_books(self, values, inputs, place, keep):
-        ids = values["ids"] if "ids" in values else inputs.want["ids"].cpu()
-        said = books.check(ids.numpy(), values, self.case.router.experts, self.kernel.tile)
-        if said != "ok":
-            self.faults.add("books", 1, f"{said} ({place})")
-        if keep:
-            self.sorted = {k: values[k].to(self.torch.int32).reshape(-1)
-                           for k in ("sorted", "tile_expert", "sorted_total")}
-            self.sorted["ids"] = ids.to(self.torch.int32)
+    def check_books(self, values, first, second, tokens, at, place, keep):
+        """Sorted positions may leave a tail unwritten: only what counts is looked at."""
+        rows = tokens.shape[1]
+        ids = values["ids"] if "ids" in values else self.layers[at].source["ids"][
+            self.torch.from_numpy(tokens.reshape(-1)).to(self.device)]
+        ids = ids.cpu()
+        first, second = ({k: [t.cpu().numpy() for t in v] for k, v in x.items()} for x in (first, second))
+        for n in range(len(tokens)):
+            x, y = ({k: v[n] for k, v in given.items()} for given in (first, second))
+            mine = ids[n * rows:(n + 1) * rows]
+            said = books.check(mine.numpy(), x, self.case.router.experts, self.kernel.tile)
+            if said != "ok":
+                self.faults.add("books", 1, f"{said} ({place(n)})")
+            used = [g["sorted"].reshape(-1)[:books.used(g)] for g in (x, y)]
+            self.faults.add("sorted_reruns", not np.array_equal(*used), place(n))
+            if keep and n == 0:
+                self.sorted = {k: self.torch.from_numpy(x[k]).to(self.torch.int32).reshape(-1)
+                               for k in ("sorted", "tile_expert", "sorted_total")}
+                self.sorted["ids"] = mine.to(self.torch.int32)
 
     def profile(self, launch):
         """Kernels of one launch, as the profiler names them."""
         if self.device.type != "cuda":
             return "[]"
-        from torch.profiler import ProfilerActivity, profile
+        torch, cuda = self.torch, self.torch.autograd.DeviceType.CUDA
         try:
-            with profile(activities=[ProfilerActivity.CUDA]) as p:
+            with torch.autograd.profiler.profile(use_cpu=False, use_device="cuda", use_kineto=True) as p:
                 launch()
-                self.torch.cuda.synchronize()
-            return json.dumps([e.name[:160] for e in p.events()
-                               if "cuda" in str(e.device_type).lower()])
+                torch.cuda.synchronize()
+            # Straight from the records: torch.profiler's own list costs far more than the launch.
+            found = [(e.start_ns(), e.name()[:160]) for e in p.kineto_results.events()
+                     if e.device_type() == cuda and not e.is_user_annotation()
+                     and not e.name().endswith((" Sync", "Stream Wait Event"))]
+            return json.dumps([name for _, name in sorted(found)])
         except RuntimeError as e:
             return json.dumps([f"not profiled: {str(e).splitlines()[0][:120]}"])
 
@@ -183,9 +148,3 @@ def timed(measure, launch, device):
         return measure(launch, device)
     except Exception as e:
         return {"failed": f"{type(e).__name__}: {(str(e).splitlines() or [''])[0][:200]}"}
-
-
-def differing(a, b):
-    """[rows] whose bits are not the same in both."""
-    parts = [(observed.bytes_of(a[k]) != observed.bytes_of(b[k])).any(1) for k in ROWWISE if k in a]
-    return np.any(parts, 0) if parts else np.zeros(1, bool)

@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import sys
+import time
 import traceback
 from pathlib import Path
 
@@ -82,18 +83,22 @@ class Worker:
         self.spec, self.pipe = spec, pipe
         import torch
         from case import Case
+        from inputs import Stock
         self.torch, self.case_class, self.cases = torch, Case, {}
         self.device = device_of(torch, spec["device"])
+        self.stock = Stock(self.device)
         torch.set_grad_enabled(False)
+        if spec["threads"]:
+            torch.set_num_threads(spec["threads"])
         adapter = adapters.load(spec["adapter"])
         found = adapter.find()
         self.version = found.version
         self.kernels = {k.name: k for k in adapter.kernels(found)}
         self.timing, self.no_timing = timing_of(spec)
-        self.floors = None
+        self.floors = {}
         self.machine = about_machine(torch, self.device)
 
-    def unit(self, number, unit):
+    def unit(self, unit):
         """All row counts of one kernel on one case. False: this child is not to go on."""
         from session import Session
         kernel = self.kernels[unit["kernel"]]
@@ -101,17 +106,24 @@ class Worker:
             self.cases[unit["case"]] = self.case_class(unit["case"])
         case = self.cases[unit["case"]]
         defaults(self.torch)
-        session, clean = Session(self.torch, kernel, case, self.device, self.spec["max_tokens"]), True
+        session = Session(self.torch, kernel, case, self.stock, self.spec["max_tokens"])
+        clean, vain = True, Vain()
         for rows in unit["rows"]:
-            self.pipe.say(at="run", unit=number, rows=rows)
-            try:
-                record, fine = self.rows(session, kernel, case, rows), True
-            except Unsupported as e:
-                record, fine = {"status": "UNSUPPORTED", "reason": str(e)[:NARROW]}, True
-            except Exception as e:
-                traceback.print_exc()
-                record, fine = {"status": "NOT_RUN", "reason": reason_of(e)}, False
-            self.pipe.say(unit=number, rows=rows, record=record)
+            self.pipe.say(at="run", rows=rows)
+            record, fine = vain.refusal, False
+            if record is None:
+                begin = time.perf_counter()
+                try:
+                    record, fine = self.rows(session, kernel, case, rows), True
+                except Unsupported as e:
+                    record, fine = {"status": "UNSUPPORTED", "reason": str(e)[:NARROW]}, True
+                except Exception as e:
+                    traceback.print_exc()
+                    record = {"status": "NOT_RUN", "reason": reason_of(e)}
+                record["seconds"] = {**(session.clock.rounded() if fine and session.clock else {}),
+                                     "all": round(time.perf_counter() - begin, 4)}
+                vain.see(record)
+            self.pipe.say(rows=rows, record=record)
             if not fine and not alive(self.torch, self.device) or record.get("corrupt"):
                 return False
             clean = clean and fine
@@ -120,13 +132,15 @@ class Worker:
     def rows(self, session, kernel, case, rows):
         import recording
         from session import FORBIDDEN
+        session.clock = None
         if self.device.type not in kernel.devices:
             raise Unsupported(f"runs on {' and '.join(kernel.devices)} only")
         no = kernel.refuses(case.router, rows)
         if no:
             raise Unsupported(no)
         timed = self.spec["time"] is not None and rows in self.spec["time"]
-        session.run(rows, self.timing.measure if timed and self.timing else None)
+        named = self.spec["names"] is None or rows in self.spec["names"]
+        session.run(rows, named, self.timing.measure if timed and self.timing else None)
         faults, arithmetic = session.faults.text(), kernel.arithmetic(case.router, rows)
         if "sorted" in kernel.gives and faults["books"] == "none":
             faults["books"] = "ok"
@@ -143,6 +157,7 @@ class Worker:
         folder = Path(self.spec["out"]) / case.name
         folder.mkdir(parents=True, exist_ok=True)
         files = recording.write(session, folder, name, rows, metadata, self.spec["logits_rows"])
+        session.clock.lap("file")
         record = {"status": "RUN", "reason": "", "faults": faults, "arithmetic": arithmetic,
                   "faulty": [k for k in FORBIDDEN if k in session.faults.count],
                   "corrupt": "canary" in session.faults.count,
@@ -154,17 +169,39 @@ class Worker:
             record["us"] = session.times or self.no_timing
             record["floors"] = self.floors_of(session)
             record["corrupt"] = record["corrupt"] or not alive(self.torch, self.device)
+            session.clock.lap("floors")
         return record
 
     def floors_of(self, session):
-        """What no kernel can beat, measured once in each child: with this case's gate weight."""
-        if self.floors is None and self.timing and hasattr(self.timing, "floors"):
-            gate = next(iter(session.layers.values())).fixed.get("gate")
+        """What no kernel can beat, measured once in each child, and for each gate weight once."""
+        if not self.timing or not hasattr(self.timing, "floors"):
+            return None
+        gate = next(iter(session.layers.values())).fixed.get("gate")
+        at = None if gate is None else tuple(gate.shape)
+        if at not in self.floors:
             try:
-                self.floors = self.timing.floors(self.device, gate)
+                self.floors[at] = self.timing.floors(self.device, gate)
             except Exception as e:
-                self.floors = {"failed": reason_of(e)}
-        return self.floors
+                self.floors[at] = {"failed": reason_of(e)}
+        return self.floors[at]
+
+
+class Vain:
+    """A kernel that fails in the same way three times, and slowly, is not tried at more row counts."""
+    TIMES, SECONDS = 3, 20
+
+    def __init__(self):
+        self.reason, self.times, self.seconds, self.refusal = None, 0, 0.0, None
+
+    def see(self, record):
+        if record["status"] != "NOT_RUN" or record["reason"] != self.reason:
+            self.reason, self.times, self.seconds = record["reason"], 0, 0.0
+        if record["status"] != "NOT_RUN":
+            return
+        self.times, self.seconds = self.times + 1, self.seconds + record["seconds"]["all"]
+        if self.times >= self.TIMES and self.seconds >= self.SECONDS:
+            self.refusal = {"status": "NOT_RUN", "reason":
+                            f"not tried: {self.times} row counts before: {self.reason}"[:NARROW]}
 
 
 def die_with_parent():
@@ -178,20 +215,22 @@ def die_with_parent():
 def main():
     faulthandler.enable()
     die_with_parent()
-    pipe, spec = Pipe(), json.load(sys.stdin)
+    pipe, spec = Pipe(), json.loads(sys.stdin.readline())
     pipe.say(at="import")
     if spec.get("describe"):
         pipe.say(told=adapters.describe(spec["adapter"]))
         return 0
+    begin = time.perf_counter()
     try:
         worker = Worker(spec, pipe)
     except Exception as e:
         traceback.print_exc()
         pipe.say(failed=reason_of(e) if str(e) != "no GPU that can be used" else str(e))
         return 1
-    for number, unit in enumerate(spec["units"]):
-        if not worker.unit(number, unit):
-            pipe.say(retire=number)
-            return 0
-    pipe.say(end=True)
+    pipe.say(ready=round(time.perf_counter() - begin, 3))
+    for line in sys.stdin:
+        clean = worker.unit(json.loads(line))
+        pipe.say(done=True, clean=clean)
+        if not clean:
+            break
     return 0
