@@ -6,7 +6,7 @@
 #define GATING "vLLM csrc/libtorch_stable/moe/topk_softmax_kernels.cu @085c812"
 #define BIASED "vLLM model_executor/layers/fused_moe/router/fused_topk_bias_router.py @0263839"
 #define CLASSIC "vLLM csrc/libtorch_stable/moe/topk_softplus_sqrt_kernels.cu @0d89098"
-#define FAST "vLLM csrc/libtorch_stable/moe/topk_softplus_sqrt_kernels_fast.cu @0263839"
+#define DSV4 "vLLM model_executor/layers/fused_moe/router/dsv4_topk.py @v0.33.0"
 #define LLAMA4 "vLLM tests/kernels/moe/test_routing.py @0103394, which repeats Llama4MoE"
 #define TOPK "torch.topk, sorted only with VLLM_BATCH_INVARIANT; equal keys: not promised"
 #define CELL(c, v, s) [MR_CELL_##c] = {v, s}
@@ -39,9 +39,9 @@ static bool unbiased(const struct mr_router *r)
     return !r->bias;
 }
 
-static bool fast(const struct mr_router *r)
+static bool dsv4(const struct mr_router *r)
 {
-    return r->norm_topk_prob && r->top_k == 6 && (r->experts == 256 || r->experts == 384);
+    return r->bias && r->norm_topk_prob && r->top_k == 6 && (r->experts == 256 || r->experts == 384);
 }
 
 static const struct mr_profile_row rows[] = {
@@ -89,15 +89,15 @@ static const struct mr_profile_row rows[] = {
      {CELL(RANK, MR_RANK_LOGIT, 0), CELL(SCORE, MR_FORM_SIGMOID_EXP, 0),
       CELL(TIE, MR_TIE_UNDEFINED, TOPK), CELL(NAN, MR_NAN_TORCH, TOPK),
       CELL(SUM, MR_SUM_UNKNOWN, 0)}},
-    {"vllm", MR_KIND_SQRT_SOFTPLUS, "softplus, fast", FAST,
-     "renormalised, k = 6, E = 256 or 384", fast, NULL,
-     {BITS, CELL(SCORE, MR_FORM_SOFTPLUS_LOG1P, 0), SHARED}},
+    {"vllm", MR_KIND_SQRT_SOFTPLUS, "softplus, Triton", DSV4,
+     "bias, renormalised, k = 6, E = 256 or 384, fp32 logits", dsv4, NULL,
+     {CELL(SCORE, MR_FORM_SOFTPLUS_LOG, 0), CELL(TIE, MR_TIE_LOWEST, 0), CELL(NAN, MR_NAN_LOW, 0),
+      CELL(SUM, MR_SUM_UNKNOWN, 0), CELL(GUARD, MR_GUARD_POSITIVE, 0),
+      CELL(SCALING, MR_SCALING_FIRST, 0), SHARED}},
     {"vllm", MR_KIND_SQRT_SOFTPLUS, "softplus classic", CLASSIC, NULL, NULL, NULL,
      {CELL(SCORE, MR_FORM_SOFTPLUS_LOG_FAST, 0), CELL(NAN, MR_NAN_STUCK, 0),
       CELL(WEIGHT, MR_WEIGHT_KEY_MINUS_BIAS, 0), CELL(GUARD, MR_GUARD_POSITIVE, 0),
       CELL(SCALING, MR_SCALING_FIRST, 0), SHARED}},
-    {"vllm", MR_KIND_HASH, "softplus, fast", FAST, "renormalised, k = 6, E = 256 or 384", fast,
-     NULL, {BITS, CELL(SCORE, MR_FORM_SOFTPLUS_LOG1P, 0), SHARED}},
     {"vllm", MR_KIND_HASH, "softplus classic", CLASSIC, NULL, NULL, NULL,
      {CELL(SCORE, MR_FORM_SOFTPLUS_LOG_FAST, 0), CELL(NAN, MR_NAN_STUCK, 0),
       CELL(GUARD, MR_GUARD_POSITIVE, 0), CELL(SCALING, MR_SCALING_FIRST, 0), SHARED}},

@@ -19,6 +19,9 @@ from table_judge import HERE, LOGITS, Moeref
 MADE = re.compile(r"Made by moeref (gen \S+ --seed \d+ --tokens \d+)")
 
 
+ALL = dict.fromkeys(table_identify.MOST, sys.maxsize)
+
+
 def making(moeref, case, seed):
     """The `make` line of a case, or None."""
     if (HERE / "cases" / f"{case}.json").exists() and not seed:
@@ -59,13 +62,16 @@ def lines_of(moeref, folder, recordings):
 
 
 def replays(moeref, recordings):
-    answers = table_identify.identify(moeref, recordings, {r.rows for r in recordings}, sys.maxsize)
+    """One sum that makes all logits of all layers, where there is one."""
+    rows = {r.rows for r in recordings}
+    answers = table_identify.identify(moeref, recordings, rows, ALL, every=True)
     for r in recordings:
-        a = answers.get(r.path)
-        if a and a["line"]:
-            # identify saw one layer of them; the test replays all.
+        found = [a for a in answers.get(r.path, []) if not a["everything"]]
+        common = set.intersection(*(set(a["sums"]) for a in found)) if found else set()
+        line = next((s for s in found[0]["sums"] if s in common), None) if found else None
+        if line:
             n = sum(r.tensor(t["gate.logits"]).size for t in r.layers.values() if "gate.logits" in t)
-            yield f"replay {r.case}/{r.path.name} {n} {a['line']}"
+            yield f"replay {r.case}/{r.path.name} {n} {line}"
 
 
 def main():

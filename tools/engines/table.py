@@ -87,7 +87,7 @@ class Entry:
         batch, rows = table_batch.Kernel(certified), []
         for r in self.main:
             rows.append(self.row(r, parts, refused, batch))
-        out = {**self.head, "rows": rows}
+        out = {**self.head, "input": json.loads(path.read_text())["input"], "rows": rows}
         if document:
             of = {str(r.path): r for r in self.all}
             out["explained"] = table_explain.explain(
@@ -164,9 +164,9 @@ def name_sums(moeref, entries, document, options):
         return
     for e, out in zip(entries, document["kernels"]):
         for r, row in zip(e.main, out["rows"]):
-            answer = answers.get(e.logits.get(r.rows, r).path)
-            if answer:
-                row["identified"] = answer
+            found = answers.get(e.logits.get(r.rows, r).path)
+            if found:
+                row["identified"] = table_identify.short(found[0])
 
 
 def add_records(document, records):

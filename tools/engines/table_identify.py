@@ -7,7 +7,8 @@ from pathlib import Path
 from table_files import Bad, Safetensors, bits
 
 ROWS = (1, 6, 16, 96, 1024)  # row counts asked about where they are there
-MOST = 4                     # rows of logits: 4 x 128 experts leave few sums (README)
+# Rows of logits: 4 x 128 of fp32 leave one sum or few; of 16 bits many more are needed.
+MOST = {"F32": 4, "BF16": 64, "F16": 64}
 
 
 def write_safetensors(path, tensors, metadata=None):
@@ -43,9 +44,9 @@ class Layer:
     def ask(self, recording, at, most):
         """Adds a recording; the phase under which its answer will be found."""
         name = recording.layers[at]["gate.logits"]
-        logits = recording.tensor(name)[:most]
-        token = recording.tokens(at)[:len(logits)]
         dtype = recording.header[name]["dtype"]
+        logits = recording.tensor(name)[:most.get(dtype, 0)]
+        token = recording.tokens(at)[:len(logits)]
         data, hidden = bits(logits).tobytes(), bits(self.hidden[token]).tobytes()
         digest = hashlib.sha256(dtype.encode() + token.tobytes() + data).hexdigest()
         if digest not in self.asked:
@@ -79,12 +80,13 @@ def short(answer):
             "checked": answer["checked"], "everything": answer["everything"]}
 
 
-def identify(moeref, recordings, rows, most=MOST):
-    """{path of a recording: answer}, of those with logits of a case that starts from hidden states."""
+def identify(moeref, recordings, rows, most=MOST, every=False):
+    """{path of a recording: [answer of `moeref identify`]}, of those with logits of a case that starts
+    from hidden states: of their first layer, or of every."""
     asked, layers, case = {}, {}, {}
     for r in recordings:
-        at = next((a for a, t in r.layers.items() if "gate.logits" in t), None)
-        if r.rows not in rows or at is None:
+        places = [at for at, t in r.layers.items() if "gate.logits" in t]
+        if r.rows not in rows or not places:
             continue
         key = (r.case, r.metadata.get("seed"))
         if key not in case:
@@ -93,13 +95,14 @@ def identify(moeref, recordings, rows, most=MOST):
         path, document = case[key]
         if document["input"] != "hidden":
             continue
-        if (key, at) not in layers:
-            layers[key, at] = Layer(path, document, *at)
-        asked[r.path] = (key, at), layers[key, at].ask(r, at, most)
+        for at in places if every else places[:1]:
+            if (key, at) not in layers:
+                layers[key, at] = Layer(path, document, *at)
+            asked.setdefault(r.path, []).append(((key, at), layers[key, at].ask(r, at, most)))
     answers = {}
     for key, layer in layers.items():
         folder = Path(moeref.work.name) / f"identify-{next(moeref.number)}"
         folder.mkdir()
         document = json.loads(moeref.call("identify", layer.case(folder), "--json", "-"))
-        answers[key] = {a["phase"]: short(a) for a in document["recordings"]}
-    return {path: answers[key][phase] for path, (key, phase) in asked.items()}
+        answers[key] = {a["phase"]: a for a in document["recordings"]}
+    return {path: [answers[key][phase] for key, phase in all_of] for path, all_of in asked.items()}

@@ -8,7 +8,8 @@ HEAD = ("kernel", "version", "starts from", "rows", *VERDICTS, "flips", "batch f
 
 
 def spans(rows):
-    """1, 2, 4-8: consecutive ones of the row counts that are there."""
+    """How many row counts, and from which to which."""
+    rows = sorted(set(rows))
     return f"{rows[0]}" if len(rows) == 1 else f"{len(rows)}: {rows[0]} to {rows[-1]}"
 
 
@@ -74,10 +75,12 @@ def one(k, start):
     changes = {w: sum_of(rows, f"batch_{w}") for w in ("weights", "logits")}
     bits = ", ".join(f"{n} {w}" for w, n in changes.items() if n) or "0"
     differ = {n for r in rows for n in r["faults"] if n in ("reruns", "positions", "memory")}
+    steady = "yes" if not differ & {"reruns", "memory"} else "no"
+    steady += ", but by position" if differ == {"positions"} else ""
     return [f"`{k['kernel']}`", k["engine_version"], start, spans([r["rows"] for r in rows]),
             *(verdicts[v] or "" for v in VERDICTS), share(sum_of(rows, "flips") or 0,
                                                           sum_of(rows, "decided")),
-            sum_of(rows, "batch_flips"), bits, "yes" if not differ else "no: " + ", ".join(sorted(differ)),
+            sum_of(rows, "batch_flips"), bits, steady,
             by_rows(rows, lambda r: f"`{r['arithmetic']}`" if r["arithmetic"] else "none"),
             by_rows(rows, identified) if any(map(identified, rows)) else ""]
 
@@ -99,9 +102,12 @@ def table(kernels, starts):
     return out + "".join(line([l[i] for i in keep]) for l in lines) + "\n"
 
 
-def start_of(case):
+def start_of(case, given=False):
+    """The case that it was made of, and what a kernel got: exact logits, rounded, or what is there."""
     m = LOGITS.match(case)
-    return (m[1], f"{m[2]} logits") if m else (case, "hidden states")
+    if m:
+        return m[1], f"{m[2]} logits"
+    return case, "given logits" if given else "hidden states"
 
 
 def findings(document):
@@ -142,7 +148,7 @@ def silent(document):
 def markdown(document):
     groups, classes = {}, {}
     for k in document["kernels"]:
-        base, start = start_of(k["case"])
+        base, start = start_of(k["case"], k.get("input") == "logits")
         if k["adversarial"]:
             classes.setdefault((k["kernel"], start), []).append(k)
         else:
@@ -153,9 +159,9 @@ def markdown(document):
         out += f"### {base}\n\n{made}" if made else ""
     if classes:
         names = {start_of(k["case"])[0] for found in classes.values() for k in found}
-        out += f"### {len(names)} adversarial classes\n\n"
-        out += table([together(f) for f in classes.values()],
+        made = table([together(f) for f in classes.values()],
                      [f"{s}, {len(f)} classes" for (_, s), f in classes.items()])
+        out += f"### {len(names)} adversarial classes\n\n{made}" if made else ""
     bad, quiet = findings(document), silent(document)
     if bad:
         out += f"### Wrong, malformed, nonfinite, or against a rule\n\n{bad}\n"

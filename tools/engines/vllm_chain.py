@@ -3,6 +3,7 @@ GEMM by the rows, create_fused_moe_router chooses the router, the router its ker
 import vllm_gate
 import vllm_grouped
 import vllm_routers
+import vllm_topk
 from engine import Kernel
 
 
@@ -42,11 +43,18 @@ class Chain(Kernel):
         return vllm_gate.gate_refuses(router, rows, self.weight, self.out, self.gate_bias)
 
     def arithmetic(self, router, rows):
-        words = [vllm_gate.gate_line(router, rows, self.weight, self.out)]
-        if self.grouped:
-            kind = "bf16" if self.out == "model" else "fp32"
-            words.append(vllm_grouped.Grouped(kind).arithmetic(router, rows))
+        words = [vllm_gate.gate_line(router, rows, self.weight, self.out),
+                 self.top_k("bf16" if self.out == "model" else "fp32", router).arithmetic(router, rows)]
         return "+".join(word for word in words if word != "fp32") or "fp32"
+
+    def top_k(self, kind, router):
+        """The kernel that the router takes for logits of that type."""
+        if self.grouped:
+            return vllm_grouped.Grouped(kind)
+        if self.score == "sqrtsoftplus":
+            dsv4 = vllm_topk.Dsv4()
+            return dsv4 if kind == "fp32" and dsv4.serves(router) is None else vllm_topk.Softplus(kind)
+        return (vllm_topk.SoftmaxAfter if self.after else vllm_topk.Softmax)(kind)
 
     def prepare(self, problem):
         r = problem.router

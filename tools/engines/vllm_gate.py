@@ -57,6 +57,8 @@ def gate_linear(problem, weight, out):
     import torch
     kinds = {"bf16": torch.bfloat16, "fp32": torch.float32, "model": None}
     r = problem.router
+    if tier(r, problem.rows, weight, out) == "fp32_router_gemm":
+        vllm_tree.operators("_C")
     layer = vllm_routers.router("gate_linear").GateLinear(
         r.hidden, r.experts, bias=r.gate_bias, out_dtype=kinds[out], params_dtype=kinds[weight],
         return_bias=False).to(problem.device)

@@ -1,5 +1,6 @@
 """vLLM's grouped top-k: the CUDA operator (of one group, too: DeepSeek-V3, GLM, Kimi) and the PyTorch
 lines that are compiled by Inductor where there is no bias."""
+import functools
 import types
 
 import vllm_routers
@@ -9,6 +10,8 @@ from vllm_topk import Op
 
 # invokeNoAuxTc in csrc/moe/grouped_topk_kernels.cu: (experts, top_k) at most, for one group.
 SIGMOID_TIERS = ((512, 8), (512, 22), (1024, 16))
+
+PROFILE_ROWS = 8192  # max_num_batched_tokens on an H100 or H200 (vllm/engine/arg_utils.py)
 
 
 def path(router, rows):
@@ -95,16 +98,24 @@ class GroupedSoftmax(Grouped):
         return launch
 
 
-def python_lines():
-    """The function grouped_topk of grouped_topk_router.py before it is compiled, and with an `envs` that
-    says VLLM_USE_FUSED_MOE_GROUPED_TOPK=0: else it calls the operator above wherever there is a bias."""
+@functools.lru_cache(None)
+def python_lines(router, compiled):
+    """The function grouped_topk of grouped_topk_router.py with an `envs` that says
+    VLLM_USE_FUSED_MOE_GROUPED_TOPK=0: else it calls the operator above wherever there is a bias. One
+    function for each router, with a code object of its own: torch.compile keeps what it compiles with the
+    code object, eight versions of it at most, and looks it up by names in the function's globals; vLLM
+    has one router in a process."""
+    import torch
     module = vllm_routers.router("grouped_topk_router")
     lines = getattr(module.grouped_topk, "_torchdynamo_orig_callable", None)
     if lines is None:
         raise Unsupported("this PyTorch does not keep the function that it compiled")
     envs = types.SimpleNamespace(VLLM_USE_FUSED_MOE_GROUPED_TOPK=False, VLLM_BATCH_INVARIANT=False)
-    return types.FunctionType(lines.__code__, {**lines.__globals__, "envs": envs}, lines.__name__,
-                              lines.__defaults__)
+    lines = types.FunctionType(lines.__code__.replace(), {**lines.__globals__, "envs": envs},
+                               lines.__name__, lines.__defaults__)
+    if not compiled:
+        return lines
+    return torch.compile(lines, dynamic=True, backend="inductor", options={"graph_partition": False})
 
 
 class GroupedPython(Kernel):
@@ -124,19 +135,26 @@ class GroupedPython(Kernel):
             return "groups must divide the experts"
         return None
 
+    def arithmetic(self, router, rows):
+        if router.score == "sigmoid":
+            return "score:sigmoid.triton" if self.compiled else "score:sigmoid.expf"
+        # Inductor adds up a softmax in an order of its own.
+        return "fp32" if self.compiled or router.experts > 1024 else "score:softmax.torch"
+
     def prepare(self, problem):
-        import torch
-        lines, r = python_lines(), problem.router
-        bias = problem.bias if r.bias else None
-        if self.compiled:
-            lines = torch.compile(lines, dynamic=True, backend="inductor",
-                                  options={"graph_partition": False})
+        r = problem.router
+        lines, bias = python_lines(r, self.compiled), problem.bias if r.bias else None
+
+        def call(logits):
+            return lines(logits, logits, r.top_k, r.norm_topk_prob, r.n_group,  # hidden: rows alone
+                         r.topk_group if r.n_group > 1 else 1, r.score, r.routed_scaling_factor, bias)
+
+        if self.compiled and problem.rows > 1:
+            # Inductor's choices are made for the rows that it sees first, in vLLM its profile run's.
+            call(problem.logits.new_zeros((PROFILE_ROWS, r.experts)))
 
         def launch():
-            hidden = problem.logits  # of which only the rows are read
-            weights, ids = lines(hidden, problem.logits, r.top_k, r.norm_topk_prob, r.n_group,
-                                 r.topk_group if r.n_group > 1 else 1, r.score,
-                                 r.routed_scaling_factor, bias)
+            weights, ids = call(problem.logits)
             return {"ids": ids, "weights": weights}
         return launch
 

@@ -160,7 +160,7 @@ class Dsv4(Op):
         return None
 
     def arithmetic(self, router, rows):
-        return "fp32"  # sqrt.approx of a Triton softplus: no score word says that
+        return "score:sqrt-softplus.triton"
 
     def prepare(self, problem):
         import torch
