@@ -3,7 +3,7 @@ more: imports take seconds, and so do first launches, which a kernel's next case
 spared."""
 import threading
 
-ROW_COUNT, COMPILE, IMPORT = 0.3, 10.0, 8.0  # seconds, guessed: only the order of work depends on it
+ROW_COUNT, COMPILE, IMPORT = 0.15, 3.0, 8.0  # seconds, guessed: only the order of work depends on it
 
 
 def cost(unit):
