@@ -12,11 +12,12 @@
 #     SUSPECTS  suspects_*.py: smallest inputs of faults that the sources made us suspect
 #     TOTAL     for all: a phase gets no more than what is left of it
 #
-# OUT holds records.json, times.json, times.txt, suspects.txt, logs.tar.xz and the recordings, as
+# OUT holds records.json.xz, times.json, times.txt, suspects.txt, logs.tar.xz and the recordings, as
 # observed.tar.xz.00 and so on (cat them together), none beyond 15 MiB: a lent machine may give back few
 # files. Cases are not among them: `moeref export` and `moeref gen` make the same again. Then, anywhere:
 #
-#     cat OUT/observed.tar.xz.* | tar xJ -C DIR && python3 tools/engines/table.py DIR OUT --markdown F
+#     cat OUT/observed.tar.xz.* | tar xJ -C DIR && xz -dc OUT/records.json.xz >DIR/records.json
+#     python3 tools/engines/table.py DIR --markdown F
 out=${1:?usage: h200.sh OUT [CASES]}
 cases=${2:-cases}
 python=${PYTHON:-python3}
@@ -81,7 +82,7 @@ set -- "$@" --layers 1,5
 for c in glm4moe-tiny qwen3moe-tiny; do set -- "$@" --case "$cases/$c.json"; done
 run run "$(limit "$RUN")" --rows "$axis" --max-tokens "$tokens" "$@" --names "$names" --jobs "$jobs" \
     --logits-rows 8 --sorted-rows 17 --timeout 40 --build-timeout 100
-[ ! -e "$work/run.json" ] || cp "$work/run.json" "$out/records.json"
+[ ! -e "$work/run.json" ] || xz -T0 -c "$work/run.json" >"$out/records.json.xz"
 pack_observed
 pack_logs
 say "recordings: $(cat "$out"/observed.tar.xz.* | wc -c) bytes"

@@ -199,7 +199,7 @@ class Run:
         """Table to standard output, JSON where asked for; the exit status."""
         self.out.close()
         if self.a.json:
-            text = json.dumps({"records": self.records}, indent=1) + "\n"
+            text = '{"records": [\n' + ",\n".join(map(json.dumps, self.records)) + "\n]}\n"
             if self.a.json == "-":
                 sys.stdout.write(text)
             else:

@@ -26,7 +26,7 @@ def kernels(some, case):
 
 def main(argv):
     if argv[:1] == ["--join"]:
-        json.dump({"records": [r for path in argv[1:] for r in records(path)]}, sys.stdout, indent=1)
+        json.dump({"records": [r for path in argv[1:] for r in records(path)]}, sys.stdout)
         return 0
     if len(argv) not in (2, 4) or len(argv) == 4 and argv[2] != "--not":
         print(__doc__, file=sys.stderr)
