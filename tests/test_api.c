@@ -290,6 +290,17 @@ START_TEST(verify_router_text)
     json_decref(said);
     mr_api_router_free(r);
     mr_api_router_free(again);
+    /* Of any width: its text says no "hidden", which would have to be at least 1. */
+    ck_assert_int_eq(mr_api_router_new(NULL, "{\"experts\": 4, \"top_k\": 1, \"score\": \"softmax\","
+                                       "\"bias\": false, \"n_group\": 1, \"topk_group\": 1,"
+                                       "\"norm_topk_prob\": true, \"routed_scaling_factor\": 1}",
+                                       &r, why, sizeof why), 0);
+    text = mr_api_router_text(r);
+    status = mr_api_router_new(NULL, text, &again, why, sizeof why);
+    ck_assert_msg(!status, "%s: %s", text, why);
+    mr_api_text_free(text);
+    mr_api_router_free(r);
+    mr_api_router_free(again);
 }
 END_TEST
 

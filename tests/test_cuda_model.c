@@ -248,6 +248,20 @@ START_TEST(corroborate_score_error)
 }
 END_TEST
 
+/* The worst of all inputs to the sigmoid of tanh.approx (gpu/sweep/errors.c tries every one): 66.98 u
+ * off, inside the bound, and out of any that is less. */
+START_TEST(verify_tanh_approx_worst)
+{
+    const float x = 0x1.37fffp+1f;
+    struct mr_interval in = mr_sigmoid_computed(MR_FORM_TANH_FAST, (struct mr_interval){x, x});
+    float y;
+    mr_cuda_apply(MR_CUDA_SIGMOID_TANHF_FAST, &x, 1, &y);
+    double off = fabs(y - mr_sigmoid_value(x)) * 0x1p24;
+    ck_assert_msg(off > 66.97 && off < 66.98, "%a: %.4f u off", x, off);
+    ck_assert_msg(y >= in.lo && y <= in.hi, "%a is outside [%a, %a]", y, in.lo, in.hi);
+}
+END_TEST
+
 /* Values that decide a route when they are wrong. */
 START_TEST(verify_edges)
 {
@@ -311,6 +325,7 @@ Suite *suite_cuda_model(void)
     tcase_add_test(c, verify_edges);
     tcase_add_test(c, corroborate_long_double);
     tcase_add_test(c, corroborate_score_error);
+    tcase_add_test(c, verify_tanh_approx_worst);
     suite_add_tcase(s, c);
     return s;
 }

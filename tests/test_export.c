@@ -263,6 +263,17 @@ START_TEST(reject_export)
     cli_remember();
     cli("export", cli_at("up.json"), "-o", cli_at("."));
     cli_refused(3, "../up", "file's name");
+    /* The case's own names fit; a default name with that phase does not. */
+    char phase[501] = "", text[1000];
+    memset(phase, 'p', 500);
+    snprintf(text, sizeof text, "{'moeref_case':1,'name':'wide','input':'logits','phases':['%s'],"
+             "'router':{'experts':2,'top_k':1,'score':'sigmoid','bias':false,'n_group':1,"
+             "'topk_group':1,'norm_topk_prob':true,'routed_scaling_factor':1},"
+             "'inline':{'0':{'logits':[[0,1]]}}}", phase);
+    cli_put_json("long.json", text);
+    cli_remember();
+    cli("export", cli_at("long.json"), "-o", cli_at("."));
+    cli_refused(3, "a tensor name", "more than 511 bytes");
 }
 END_TEST
 

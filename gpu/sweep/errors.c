@@ -79,7 +79,7 @@ static const struct row {
     {MR_CUDA_SIGMOID_TRITON, sigmoid, -26, 6, true, MR_FORM_FAST, 0, 0, 0},
     {MR_CUDA_SIGMOID_TANHF, sigmoid, -26, 6, true, MR_FORM_TANH, 0, 0, 0},
     {MR_CUDA_SIGMOID_TANHF_FTZ, sigmoid, -26, 6, true, MR_FORM_TANH, 0, 0, 0},
-    {MR_CUDA_SIGMOID_TANHF_FAST, sigmoid, -26, 6, true, NONE, 0, 0, 0},
+    {MR_CUDA_SIGMOID_TANHF_FAST, sigmoid, -26, 6, true, MR_FORM_TANH_FAST, 0, 0, 0},
     {MR_CUDA_ROOT_LOG1PF, root_softplus, -26, 6, true, MR_FORM_EXPF, 0, 0, 0},
     {MR_CUDA_ROOT_TORCH, root_softplus, -26, 6, true, MR_FORM_EXPF, 0, 0, 0},
     {MR_CUDA_ROOT_FMAXF, root_softplus, -26, 6, true, MR_FORM_EXPF, 0, 0, 0},

@@ -37,10 +37,12 @@ void mr_api_text_free(char *text);                    /* NULL is allowed */
 /* From the path of a Hugging Face config.json (NULL: none) and a JSON object with the keys of a case
  * file's "router" (NULL: none), which stand over it: experts, top_k, hidden, score, selection, bias,
  * gate_bias, n_group, topk_group, group_score, norm_topk_prob, routed_scaling_factor. Without a
- * config all must be there but hidden, selection, gate_bias, and group_score of n_group 1. */
+ * config all must be there but hidden, selection, gate_bias, and group_score of n_group 1. A router
+ * with hash_layers (DeepSeek-V4's) serves here the layers behind those, which choose by token id. */
 int mr_api_router_new(const char *config, const char *json, struct mr_api_router **out, char *why,
                       size_t why_bytes);
-/* All of these keys; NULL without memory. */
+/* All of these keys ("hidden" only if it is said) and hash_layers, in a form that mr_api_router_new
+ * takes; NULL without memory. */
 char *mr_api_router_text(const struct mr_api_router *router);
 void mr_api_router_free(struct mr_api_router *router); /* NULL is allowed */
 

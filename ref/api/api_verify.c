@@ -103,14 +103,9 @@ static json_t *report(struct judging *j, const struct mr_router *router,
                                  .source_arith = j->arith, .row_count = j->count, .row = j->row,
                                  .layer_count = 1, .layer = &j->experts, .worst = *worst};
     for (size_t i = 0; i < j->count; i++) {
-        struct mr_verify_tally *t = &j->tally[i];
         j->row[i].phase = "all";
-        j->row[i].tally = *t;
-        r.total.rows += t->rows;
-        r.total.padding += t->padding;
-        r.total.logit_rows += t->logit_rows;
-        if (t->logit_rows) r.total.logit_error = t->logit_error;
-        for (int v = 0; v < MR_VERDICT_COUNT; v++) r.total.verdicts[v] += t->verdicts[v];
+        j->row[i].tally = j->tally[i];
+        mr_tally_add(&r.total, &j->tally[i]);
     }
     return mr_verify_json(&r);
 }

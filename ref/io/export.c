@@ -1,5 +1,6 @@
 /* Where an exported case goes, and that nothing else is lost there. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,14 +79,20 @@ static enum mr_status taken(const char *path, struct mr_error *err)
                    "folder", path);
 }
 
-/* Puts a finished file in its place; what is there with other bytes stays. */
+/* Puts a finished file in its place; what is there stays, and must have the same bytes. In one step,
+ * so that of two exports at once none replaces the other's file; a file system that cannot do that
+ * (EINVAL) gets two. */
 static enum mr_status place(const char *temporary, const char *path, struct mr_error *err)
 {
+    if (!renameat2(AT_FDCWD, temporary, AT_FDCWD, path, RENAME_NOREPLACE)) return MR_OK;
+    int why = errno;
     enum mr_status status = MR_OK;
-    if (!access(path, F_OK) && !same(temporary, path)) status = taken(path, err);
-    else if (rename(temporary, path))
+    if (why == EEXIST || (why == EINVAL && !access(path, F_OK))) {
+        if (!same(temporary, path)) status = taken(path, err);
+    } else if (why != EINVAL || rename(temporary, path)) {
         status = mr_fail(err, MR_ERR_IO, "%s: %s", path, strerror(errno));
-    if (status) unlink(temporary);
+    }
+    unlink(temporary);
     return status;
 }
 

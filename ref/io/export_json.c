@@ -5,6 +5,7 @@
 
 #include "case_private.h"
 #include "export_private.h"
+#include "router_json.h"
 
 /* False without memory; a value of NULL, too. */
 static bool set(json_t *object, const char *key, json_t *value)
@@ -12,25 +13,13 @@ static bool set(json_t *object, const char *key, json_t *value)
     return json_object_set_new(object, key, value) == 0;
 }
 
-static json_t *router_json(const struct mr_router *r, bool from_logits)
+static json_t *router_json(struct mr_router r, bool from_logits)
 {
-    json_t *o = json_object();
-    bool fine = o && set(o, "experts", json_integer(r->experts)) &&
-                set(o, "top_k", json_integer(r->top_k)) &&
-                (!r->hidden || set(o, "hidden", json_integer(r->hidden))) &&
-                set(o, "score", json_string(mr_score_name(r->score))) &&
-                set(o, "selection", json_string(mr_selection_name(r->selection))) &&
-                set(o, "bias", json_boolean(r->bias)) &&
-                /* Given logits hold it already. */
-                set(o, "gate_bias", json_boolean(r->gate_bias && !from_logits)) &&
-                set(o, "n_group", json_integer(r->n_group)) &&
-                set(o, "topk_group", json_integer(r->topk_group)) &&
-                set(o, "group_score", json_string(mr_group_score_name(r->group_score))) &&
-                set(o, "norm_topk_prob", json_boolean(r->norm_topk_prob)) &&
-                set(o, "routed_scaling_factor", json_real(r->routed_scaling_factor));
-    if (fine) return o;
-    json_decref(o);
-    return NULL;
+    if (from_logits) r.gate_bias = false; /* given logits hold it already */
+    json_t *o = mr_router_json(&r);
+    /* No layer that is written chooses by token id. */
+    if (o) json_object_del(o, "hash_layers");
+    return o;
 }
 
 static bool phase_used(const struct mr_export_job *job, const char *phase)
@@ -83,12 +72,11 @@ static char *about(const struct mr_export_job *job)
 char *mr_export_json(const struct mr_export_job *job)
 {
     const struct mr_case *c = job->c;
-    const struct mr_router *r = mr_case_router(c);
     char file[512], *said = about(job), *text = NULL;
     snprintf(file, sizeof file, "%s.safetensors", job->name);
     json_t *json = json_pack("{s:i, s:s, s:s, s:s}", "moeref_case", 1, "name", job->name, "about",
                              said ? said : "", "input", job->logits ? "logits" : "hidden");
-    bool fine = said && json && set(json, "router", router_json(r, job->logits)) &&
+    bool fine = said && json && set(json, "router", router_json(*mr_case_router(c), job->logits)) &&
                 (!job->weights || set(json, "checkpoint", json_pack("[s]", file))) &&
                 set(json, "capture", json_pack("[s]", file)) && set_phases(json, job);
     if (fine && job->observed && mr_case_arith(c))

@@ -1,5 +1,4 @@
 /* The tensors of an exported case, as they are stored; logits that are asked for are made. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,19 +33,6 @@ static const struct mr_tensor *tensor_of(const struct mr_case_layer *l, enum cas
     case TENSOR_WEIGHTS: return &l->topk_weights;
     default: return NULL;
     }
-}
-
-/* Default names of a case without config. */
-static void name_of(enum case_tensor which, const struct mr_case_layer *l, char name[512])
-{
-    static const char *const suffix[TENSOR_COUNT] = {
-        [TENSOR_HIDDEN] = "gate.input", [TENSOR_GATE] = "gate.weight",
-        [TENSOR_BIAS] = "gate.e_score_correction_bias", [TENSOR_GATE_BIAS] = "gate.bias",
-        [TENSOR_LOGITS] = "gate.logits", [TENSOR_IDS] = "topk_ids",
-        [TENSOR_WEIGHTS] = "topk_weights"};
-    bool weight = mr_case_in_checkpoint(which);
-    snprintf(name, 512, "%.300s%smodel.layers.%d.mlp.%s", weight ? "" : l->phase, weight ? "" : ".",
-             l->layer, suffix[which]);
 }
 
 /* Whether this tensor goes into the file as the case has it. */
@@ -86,8 +72,11 @@ static enum mr_status declare(struct tensors *t, struct part *p, enum case_tenso
                               enum mr_dtype dtype, int ndim, const uint64_t *shape,
                               struct mr_error *err)
 {
+    /* The default names of a case without config, as who reads the export has them. */
+    struct mr_case reader = {.path = t->job->c->path};
     char name[512];
-    name_of(which, &p->l, name);
+    mr_case_default_names(&reader);
+    TRY(mr_case_expand(&reader, reader.names[which], p->l.layer, p->l.phase, name, err));
     p->written[which] = true;
     return mr_writer_declare(t->w, name, dtype, ndim, shape, &p->index[which], err);
 }

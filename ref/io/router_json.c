@@ -28,11 +28,14 @@ enum mr_status mr_router_load(const char *config, const char *text, struct mr_ro
 
 json_t *mr_router_json(const struct mr_router *r)
 {
-    return json_pack("{s:i, s:i, s:i, s:s, s:s, s:b, s:b, s:i, s:i, s:s, s:b, s:f, s:i}", "experts",
-                     r->experts, "top_k", r->top_k, "hidden", r->hidden, "score",
-                     mr_score_name(r->score), "selection", mr_selection_name(r->selection), "bias",
-                     r->bias, "gate_bias", r->gate_bias, "n_group", r->n_group, "topk_group",
-                     r->topk_group, "group_score", mr_group_score_name(r->group_score),
-                     "norm_topk_prob", r->norm_topk_prob, "routed_scaling_factor",
-                     r->routed_scaling_factor, "hash_layers", r->hash_layers);
+    json_t *o = json_pack("{s:i, s:i, s:i, s:s, s:s, s:b, s:b, s:i, s:i, s:s, s:b, s:f, s:i}",
+                          "experts", r->experts, "top_k", r->top_k, "hidden", r->hidden, "score",
+                          mr_score_name(r->score), "selection", mr_selection_name(r->selection),
+                          "bias", r->bias, "gate_bias", r->gate_bias, "n_group", r->n_group,
+                          "topk_group", r->topk_group, "group_score",
+                          mr_group_score_name(r->group_score), "norm_topk_prob", r->norm_topk_prob,
+                          "routed_scaling_factor", r->routed_scaling_factor, "hash_layers",
+                          r->hash_layers);
+    if (o && !r->hidden) json_object_del(o, "hidden");
+    return o;
 }

@@ -10,7 +10,8 @@
  * the config's. Without a config every figure must be there, but hidden. */
 enum mr_status mr_router_load(const char *config, const char *text, struct mr_router *out,
                               struct mr_error *err);
-/* The keys of "router"; the caller owns the result; NULL without memory. */
+/* The keys of "router", "hidden" only if it is said, so that mr_router_load reads the same router; the
+ * caller owns the result; NULL without memory. */
 json_t *mr_router_json(const struct mr_router *router);
 
 #endif

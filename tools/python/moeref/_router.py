@@ -87,5 +87,4 @@ class Router:
         with open_router(path, named or None) as handle:
             figures = take_text(library.mr_api_router_text(handle))
         figures.pop("hash_layers")
-        figures["hidden"] = figures["hidden"] or None
         return cls(**figures)
