@@ -1,4 +1,4 @@
-"""The lines of tools/python/README.md, as they stand there: a sound kernel passes, faulty ones not."""
+"""The lines of tools/python/README.md, as they stand there and in the README above: a sound kernel passes, faulty ones not."""
 import os
 import re
 import sys
@@ -17,6 +17,11 @@ def text():
 def lines():
     (block,) = re.findall(r"```python\n(.*?)```", text(), re.S)
     return block
+
+
+def test_both_readmes_have_the_same_lines():
+    with open(os.path.join(ROOT, "README.md")) as f:
+        assert f"```python\n{lines()}```" in f.read()
 
 
 def run(kernel):
