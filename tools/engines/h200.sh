@@ -13,10 +13,11 @@
 #     TOTAL     for all: a phase gets no more than what is left of it
 #
 # OUT holds records.json.xz, times.json, times.txt, suspects.txt, logs.tar.xz and the recordings, as
-# observed.tar.xz.00 and so on (cat them together), none beyond 15 MiB: a lent machine may give back few
+# observed.pack.xz.00 and so on (cat them together), none beyond 15 MiB: a lent machine may give back few
 # files. Cases are not among them: `moeref export` and `moeref gen` make the same again. Then, anywhere:
 #
-#     cat OUT/observed.tar.xz.* | tar xJ -C DIR && xz -dc OUT/records.json.xz >DIR/records.json
+#     cat OUT/observed.pack.xz.* | xz -d | python3 tools/engines/pack.py --unpack - DIR
+#     xz -dc OUT/records.json.xz >DIR/records.json
 #     python3 tools/engines/table.py DIR --markdown F
 out=${1:?usage: h200.sh OUT [CASES]}
 cases=${2:-cases}
@@ -63,10 +64,10 @@ pack_logs() {
     tar -C "$work" -cJf "$out/logs.tar.xz" logs
 }
 
-# Recordings: a kernel's row counts stand side by side, and hold the same numbers for the most part.
+# Blocks of 12 MiB, so that all cores have some.
 pack_observed() {
-    tar -C "$work/run" --sort=name --exclude=./cases --exclude=./logs --exclude=./records.jsonl -cf - . |
-        xz -T0 -6 | split -b 15M -d - "$out/observed.tar.xz."
+    "$python" "$here/pack.py" --skip cases --skip logs --skip records.jsonl "$work/run" - |
+        xz -T0 -6 --block-size=12MiB | split -b 15M -d - "$out/observed.pack.xz."
 }
 
 for class in $("$moeref" gen --list | awk 'NR > 1 && $1 != "no-tokens" { print $1 }'); do
@@ -85,7 +86,7 @@ run run "$(limit "$RUN")" --rows "$axis" --max-tokens "$tokens" "$@" --names "$n
 [ ! -e "$work/run.json" ] || xz -T0 -c "$work/run.json" >"$out/records.json.xz"
 pack_observed
 pack_logs
-say "recordings: $(cat "$out"/observed.tar.xz.* | wc -c) bytes"
+say "recordings: $(cat "$out"/observed.pack.xz.* | wc -c) bytes"
 
 seconds=$(limit "$TIME")
 timed() { # NAME SECONDS CASE more
