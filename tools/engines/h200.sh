@@ -118,7 +118,7 @@ rest() { # PART/PARTS END
 # Both times of the same kernels on the same GPU.
 crosscheck() {
     [ -x "$gpu" ] || return 0
-    timeout -k 2 "$CROSS" "$python" "$here/crosscheck_timing.py" --gpu "$gpu" --seconds $((CROSS - 5)) \
+    timeout -k 2 "$CROSS" "$python" -u "$here/crosscheck_timing.py" --gpu "$gpu" --seconds $((CROSS - 10)) \
         --case "$cases/glm-5.3-flash.json" --json "$out/crosscheck.json" >"$out/crosscheck.txt" 2>&1
     say "crosscheck: status $?"
 }

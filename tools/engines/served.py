@@ -34,12 +34,12 @@ def kernels(some, case):
 
 
 def join(words):
-    machine, out, words = "alone", [], iter(words)
+    machine, out, words = {}, [], iter(words)
     for word in words:
         if word == "--machine":
-            machine = next(words, "alone")
+            machine = {"machine": next(words, "alone")}
         else:
-            out += [{**r, "machine": machine} for r in records(word)]
+            out += [{**r, **machine} for r in records(word)]
     return {"records": out}
 
 
