@@ -245,6 +245,7 @@ check-oracles: all check-python
 	else echo "torch: MISSING -> tests/engines/check_run.py is SKIPPED: the runner of engines is NOT checked"; fi
 	$(PYTHON) tests/capture/check_capture.py $(BUILD)/moeref
 	$(PYTHON) tests/engines/check_table.py $(BUILD)/moeref
+	$(PYTHON) tests/engines/check_pack.py
 
 ## check-python: tests of tools/python with PYTHON (python3), which needs numpy; torch's if it is there
 check-python: all shared

@@ -54,6 +54,8 @@ def check_samples():
     expect("cold, on the stream", found, [["a"]] * 3)
     found = [spans.names(s) for s in spans.chunks(tape("a", "b", "a", "b"), 2)]
     expect("warm", found, [["a", "b"]] * 2)
+    expect("late samples are left out", spans.in_time(["a", "b", "c"], [5, 6, 4], 5, 2), (["a", "c"], 1))
+    expect("too few are in time", spans.in_time(["a", "b", "c"], [5, 6, 4], 5, 3), (["a", "b", "c"], 1))
     refused("a lost record", spans.chunks, tape("a", "b", "b"), 2)
     refused("too few samples", spans.last, [[("a", 0, 1)]], 2)
     refused("unlike samples", spans.last, [[("a", 0, 1)], [("b", 2, 3)]], 2)

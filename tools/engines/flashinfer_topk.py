@@ -19,6 +19,10 @@ class FusedTopkDeepseek(Kernel):
             return "always renormalises"
         if router.top_k > 8:
             return "top_k <= 8"
+        candidates = router.topk_group * router.n_group  # sic: not the size of a group
+        if candidates < router.top_k:
+            return (f"Invalid configuration: topk_group * n_group ({candidates}) must be >= topk "
+                    f"({router.top_k}): fused_routing_dsv3.py:167")
         if router.n_group == 1:
             return "E <= 384 without groups" if router.experts > 384 else None
         if router.group_score != "top2-sum":
@@ -56,7 +60,8 @@ class AfterTopEight(FusedTopkDeepseek):
         no = super().refuses(router, rows)
         if no is None and (router.top_k == 8 or router.n_group > 1 or router.experts <= 128):
             no = "of interest for top_k < 8, no groups, E > 128"
-        return no
+        return no or "the launch in front has top_k = 8 and one group: " + \
+            "refused as 1 * 1 < 8: fused_routing_dsv3.py:167"
 
     def prepare(self, problem):
         import torch

@@ -44,6 +44,7 @@ extern "C" __global__ void moeref_spin(int ns)
 """
 
 MARK, FLUSH, SPIN = "moeref_mark", "moeref_flush", "moeref_spin"
+LONGEST = 2**31 - 1  # ns that SPIN takes
 
 _compiled = {}
 
@@ -67,7 +68,7 @@ def mark(device):
 
 
 def spin(device, ns):
-    run, ns = kernel(SPIN, device), min(int(ns), 2**31 - 1)
+    run, ns = kernel(SPIN, device), min(int(ns), LONGEST)
     return lambda: run(grid=(1, 1, 1), block=(1, 1, 1), args=[ns])
 
 

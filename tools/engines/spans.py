@@ -70,6 +70,13 @@ def last(samples, count):
     return samples
 
 
+def in_time(samples, host, limit, fewest):
+    """Those that the host enqueued in no more than `limit`, all where that leaves too few; and how many
+    were late."""
+    good = [s for s, took in zip(samples, host) if took <= limit]
+    return good if len(good) >= fewest else samples, len(samples) - len(good)
+
+
 def microseconds(samples):
     return sorted((max(r[2] for r in s) - min(r[1] for r in s)) / 1e3 for s in samples)
 

@@ -6,9 +6,9 @@
 A Markdown table for each case: a line a kernel, a column a row count. Kernels that start from logits,
 of the case's own exact ones, say so: they do less than the others. Below it the floors that were
 measured in the same processes, from the fastest to the slowest. Marks say what is not a plain
-figure: s, timed on the stream, since the launch could not be captured; e, by events, which hold the
-launch of the graph, too. An entry that was timed in another way than the others is no basis for a
-ratio. `-`: not run, or not served; `?`: run, and not timed.
+figure: s, timed on the stream, since the launch could not be captured; h, there, where the host was
+late; e, by events, which hold the launch of the graph, too. A line says whether others used the
+machine meanwhile. An entry that was timed in another way than the others is no basis for a ratio. `-`: not run, or not served; `?`: run, and not timed.
 """
 import argparse
 import json
@@ -17,7 +17,8 @@ import sys
 
 ROWS = (1, 6, 16, 96, 1024, 8192)
 LOGITS = re.compile(r"(.*?)(?:\.(fp32|bf16|fp16)-logits)?$")
-MARKS = {"s": "on the stream: not captured", "e": "by events"}
+MARKS = {"s": "on the stream: not captured", "e": "by events",
+         "h": "the host was late, and may be part of it"}
 
 
 class Bad(Exception):
@@ -43,7 +44,8 @@ def entry(record, what):
     if not isinstance(us, dict) or not isinstance(us.get(what), (int, float)):
         return "?"
     how = us.get("how", "")
-    marks = ("s" if how.startswith("stream") else "") + ("e" if "by events" in how else "")
+    marks = ("s" if how.startswith("stream") else "") + ("e" if "by events" in how else "") + (
+        "h" if "host late" in how else "")
     return f"{us[what]:.2f}{' ' + marks if marks else ''}"
 
 
@@ -90,6 +92,8 @@ def table(records, rows, what):
               for k, v in sorted(timed.items())]
     seen = "".join(e for v in timed.values() for e in v.values())
     legend = [f"{m}: {text}" for m, text in MARKS.items() if m in seen]
+    machines = dict.fromkeys(r.get("machine", "alone") for r in records if r.get("us"))
+    legend += [f"machine: {m}" for m in machines if m != "alone"]
     floors = floors_line(records, what)
     return lines + ([""] + ["; ".join(legend) + "."] if legend else []) + (
         ["", f"Floors: {floors}."] if floors else [])

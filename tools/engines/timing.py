@@ -8,11 +8,15 @@ between them is an ordinary one, whatever attribute its first kernel has. Warm: 
 other.
 
 What cannot be captured is timed on the stream, and `how` says why. There a kernel that only spins
-stands before each launch, for three times as long as the host needs to enqueue it: gaps that the
-host leaves by waiting for the device are part of the span, others are not.
+stands before each launch, for three times as long as the host needs to enqueue it, and longer. A
+sample counts if the host was done within that time from before the spin was enqueued: then it was
+done before the spin ended, and a busy host is no part of the span. Where fewer than 21 are, all count,
+and `how` says that the host was late: it is slow, or waits for the device.
 
-Medians by events around the replay stand beside it. They hold the launch of the graph, too, and are
-the figures where the profiler gave no records, or none that are clear.
+Medians by events around the replay stand beside it. They hold the launch of the graph, too, and what
+a busy host leaves idle; they are the figures where the profiler gave no records, or none that are
+clear, and `how` says so. Spans by records of a graph do not depend on the host: it hands the whole
+graph over at once.
 """
 import time
 
@@ -23,6 +27,7 @@ import spans
 from engine import Unsupported
 
 WARM_UP, PIECE, FEWEST = 5, 32, 21
+SPIN_MORE, SPIN_STEP = 100_000, 10_000  # ns; steps of the device's clock, a doorbell on its way
 _rigs = {}
 
 
@@ -79,18 +84,20 @@ def _records(profile):
 
 def _sample(rig, lead, work, count):
     """Enqueues `count` samples, piece by piece: the host is ahead of the device within one. Returns
-    microseconds by events."""
-    out = []
+    microseconds by events, and the ns that the host took for each."""
+    out, host = [], []
     while len(out) < count:
         piece = min(PIECE, count - len(out))
         for i in range(piece):
+            begin = time.perf_counter_ns()
             lead()
             rig.before[i].record()
             work()
+            host.append(time.perf_counter_ns() - begin)
             rig.after[i].record()
         torch.cuda.current_stream().synchronize()
         out += [1e3 * rig.before[i].elapsed_time(rig.after[i]) for i in range(piece)]
-    return out
+    return out[WARM_UP:], host[WARM_UP:]
 
 
 def _costs(launch):
@@ -107,7 +114,7 @@ def _costs(launch):
 
 def _record(rig, launch, work, leads, count):
     """One recording of a launch on the stream, cold samples and warm ones, with marks between them.
-    Returns records, and microseconds by events of the two."""
+    Returns records, and of the two what _sample gives."""
     with torch.autograd.profiler.profile(use_cpu=False, use_device="cuda", use_kineto=True) as p:
         for _ in range(WARM_UP):
             rig.mark()
@@ -119,7 +126,7 @@ def _record(rig, launch, work, leads, count):
         warm = _sample(rig, leads[1], work, count)
         rig.mark()
         torch.cuda.synchronize()
-    return _records(p), cold[WARM_UP:], warm[WARM_UP:]
+    return _records(p), cold, warm
 
 
 def _split(records, repeats, lead, on_stream):
@@ -129,10 +136,15 @@ def _split(records, repeats, lead, on_stream):
         raise spans.Unclear("the profiler gave no records" if not records else
                             f"only {len(parts)} of 3 stretches have records")
     alone, cold, warm = parts
-    cold = spans.last(spans.led(cold, lead, (gpu_code.FLUSH,)), repeats)
+    cold = spans.led(cold, lead, (gpu_code.FLUSH,))
     if on_stream:
         warm = spans.led(warm, lead)
+        # What the host took is known sample by sample: none may be missing among them.
+        if {len(cold), len(warm)} != {repeats + WARM_UP}:
+            raise spans.Unclear(f"{len(cold)} and {len(warm)} samples of {repeats + WARM_UP} were recorded")
+        cold = spans.last(cold, repeats)
     else:
+        cold = spans.last(cold, repeats)
         warm = spans.chunks(warm, len(cold[0]))
         left_out = spans.missing(alone, cold[0])
         if left_out:
@@ -148,17 +160,25 @@ def _figures(us_cold, us_warm):
 
 
 def _time(rig, launch, graph, repeats, cost):
-    """Figures and, where records are not clear, the reason."""
+    """Figures and, where records are not clear or the host was late, what is to be said of it."""
+    ns = None
     if graph:
         work, lead, leads = graph.replay, gpu_code.FLUSH, (rig.flush, lambda: None)
     else:
-        spin = gpu_code.spin(rig.stream.device, 3e9 * cost + 2e4)
+        ns = min(int(3e9 * cost) + SPIN_MORE, gpu_code.LONGEST)
+        spin = gpu_code.spin(rig.stream.device, ns)
         work, lead, leads = launch, gpu_code.SPIN, (lambda: (rig.flush(), spin()), spin)
-    records, events_cold, events_warm = _record(rig, launch, work, leads, repeats + WARM_UP)
-    why, ran = None, []
+    records, (events_cold, host_cold), (events_warm, host_warm) = _record(rig, launch, work, leads,
+                                                                          repeats + WARM_UP)
+    why, late, ran = None, None, []
     try:
         cold, warm = _split(records, repeats, lead, graph is None)
         ran = spans.names(cold[-1])
+        if ns is not None:
+            cold, late_cold = spans.in_time(cold, host_cold, ns - SPIN_STEP, FEWEST)
+            warm, late_warm = spans.in_time(warm, host_warm, ns - SPIN_STEP, FEWEST)
+            if repeats - max(late_cold, late_warm) < FEWEST:
+                late = f"host late in {late_cold} and {late_warm} of {repeats}"
         out = _figures(spans.microseconds(cold), spans.microseconds(warm))
     except spans.Unclear as e:
         why = str(e)
@@ -166,7 +186,7 @@ def _time(rig, launch, graph, repeats, cost):
     out.update(us_events_cold=spans.quantile(sorted(events_cold), 0.5),
                us_events_warm=spans.quantile(sorted(events_warm), 0.5), kernels=ran,
                launches=len(ran), flush_bytes=rig.flush_bytes)
-    return out, why
+    return out, why, late
 
 
 def _gpu(device):
@@ -181,8 +201,9 @@ def measure(launch, device, repeats=201, flush_bytes=None, budget=0.5):
     samples are taken, 21 at least, where `repeats` of each kind would take more than `budget`
     seconds. Returns us_cold, us_warm (medians), spread, spread_warm (10th and 90th percentile),
     samples, kernels (names in order of start), launches (how many), us_events_cold, us_events_warm,
-    flush_bytes, and how: "graph", or "stream (why no graph)", with ", by events (why)" where the
-    profiler's records are of no use."""
+    flush_bytes, and how: "graph", or "stream (why no graph)", with ", host late in N and M of K" (cold
+    and warm) where it may be part of the span, and ", by events (why)" where the profiler's records are
+    of no use."""
     device = _gpu(device)
     with torch.cuda.device(device):
         if (device, flush_bytes) not in _rigs:
@@ -193,12 +214,13 @@ def measure(launch, device, repeats=201, flush_bytes=None, budget=0.5):
         with torch.cuda.stream(rig.stream):
             cost, whole = _costs(launch)
             repeats = max(FEWEST, min(repeats, int(budget / (2 * whole + 1e-4))))
-            out, unclear = _time(rig, launch, graph, repeats, cost)
+            out, unclear, late = _time(rig, launch, graph, repeats, cost)
             if graph and unclear and unclear.startswith("the graph lacks"):
                 graph, why = None, unclear
-                out, unclear = _time(rig, launch, None, repeats, cost)
+                out, unclear, late = _time(rig, launch, None, repeats, cost)
         torch.cuda.synchronize()
     out["how"] = ("graph" if graph else f"stream ({why})") + (
+        f", {late}" if late else "") + (
         f", by events ({unclear})" if unclear else "")
     return out
 
