@@ -30,7 +30,7 @@ import harness_abi as abi
 import timing
 from case import BadCase, Case, Exported
 from engine import Unsupported
-from inputs import Inputs
+from inputs import Inputs, Stock
 
 STEP = 0.032
 KERNELS = "single,pair,tiny_gemm_16,fused_topk,cublas"
@@ -73,7 +73,7 @@ def problem_of(kernel, exported, rows, device):
     """Of the first layer, row r is token r: as the bench has it."""
     _, path = exported.for_kernel(kernel.takes, kernel.logits_types)[0]
     case = Case(path)
-    inputs = Inputs(torch, case, kernel, *case.layers[0], device)
+    inputs = Inputs(torch, case, kernel, *case.layers[0], Stock(device))
     problem = inputs.problem(rows, lambda shape, dtype: torch.empty(shape, dtype=dtype, device=device))
     inputs.fill(torch.arange(rows, device=device) % inputs.tokens)
     return problem
