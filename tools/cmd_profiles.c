@@ -122,7 +122,7 @@ static int compare(const char *path, const char *observed, const char *name, con
     struct mr_safetensors *file;
     const struct mr_profile_row *row;
     struct mr_profile_record r;
-    struct mr_case *c = open_case("profiles", path, NULL, NULL);
+    struct mr_case *c = open_case("profiles", path, NULL, &(struct mr_case_options){.seed = -1});
     enum mr_status status = mr_safetensors_open(observed, &file, &err);
     if (status) die_of(status, &err);
     if (!name) name = mr_safetensors_metadata(file, "profile");

@@ -57,7 +57,7 @@ static const struct {
     [MR_CELL_SCALING] = TEXTS("w/d * rsf", "w * (rsf/d)", "w * (1/d) * rsf", "w*rsf / d",
                               "w*rsf / d, fp64", "fp64, one round.", "outside: w/d",
                               "outside: w*(1/d)", "outside: w*(1/d)", "outside: w*(1/d)",
-                              "w * (1/d * rsf)"),
+                              "w * (1/d * rsf)", "w*(rsf/d), fp64"),
     [MR_CELL_DIVISION] = TEXTS("IEEE", "div.full", "div.approx.ftz"),
     [MR_CELL_OUTPUT] = {type_text, 3},
     [MR_CELL_ORDER] = TEXTS("descending key", "none"),
@@ -166,7 +166,7 @@ struct mr_profile_row mr_profile_asked(const struct mr_profile_row *row)
     unsigned char *scaling = &asked.cell[MR_CELL_SCALING].value;
     switch (*scaling) {
     case MR_SCALING_OUTSIDE: *scaling = MR_SCALING_LAST; break;
-    case MR_SCALING_OUTSIDE_FIRST: *scaling = MR_SCALING_FIRST; break;
+    case MR_SCALING_OUTSIDE_FIRST: *scaling = MR_SCALING_FIRST64; break;
     case MR_SCALING_OUTSIDE_RECIP: *scaling = MR_SCALING_RECIP; break;
     case MR_SCALING_OUTSIDE_FACTOR: *scaling = MR_SCALING_FACTOR; break;
     default: break;

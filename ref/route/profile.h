@@ -133,10 +133,11 @@ enum mr_scaling { /* MR_CELL_SCALING: w is the score, d the denominator (1 if no
     /* The model multiplies the layer's output by rsf: the forms above with 1 for rsf. The engine puts
      * rsf in if it is asked to (mr_profile_asked). */
     MR_SCALING_OUTSIDE,        /* LAST */
-    MR_SCALING_OUTSIDE_FIRST,  /* FIRST */
+    MR_SCALING_OUTSIDE_FIRST,  /* FIRST64 */
     MR_SCALING_OUTSIDE_RECIP,  /* RECIP */
     MR_SCALING_OUTSIDE_FACTOR, /* FACTOR */
-    MR_SCALING_FACTOR          /* w * ((1 / d) * rsf); neither if not renormalised */
+    MR_SCALING_FACTOR,         /* w * ((1 / d) * rsf); neither if not renormalised */
+    MR_SCALING_FIRST64         /* w * fp32(rsf / d), divided in binary64; neither if not renormalised */
 };
 enum mr_division { /* MR_CELL_DIVISION: all but those in binary64 */
     MR_DIVISION_IEEE,

@@ -120,6 +120,7 @@ static float scaled(float w, const struct divisor *by, double factor, enum mr_sc
     float rsf = (float)factor, d = (float)by->d, q;
     switch (how) {
     case MR_SCALING_FIRST: return w * mr_quotient(rsf, d, by->how);
+    case MR_SCALING_FIRST64: return by->divides ? w * (float)(factor / (double)d) : w;
     case MR_SCALING_RECIP: return w * mr_quotient(1.0f, d, by->how) * rsf;
     case MR_SCALING_FACTOR: return by->divides ? w * (mr_quotient(1.0f, d, by->how) * rsf) : w;
     case MR_SCALING_MUL_DIV: return mr_quotient(w * rsf, d, by->how);

@@ -17,6 +17,10 @@
                "sum of exps was not found"
 #define COMPILED "torch.compile (Inductor), torch 2.11, on an H200: seen in recordings, not read @v0.5.23"
 #define AOT "sgl_kernel 0.4.4 (PyPI): compiled; found from recordings of it, not read @v0.4.4"
+#define TYPES "fp32, bf16 and fp16"
+#define RAN(types, tokens) MR_H200 "SGLang 0.5.23, " types " logits, " tokens MR_ALL_BITS
+#define ALL(tokens) RAN(TYPES, tokens)
+#define AOT_RAN(types, tokens) MR_H200 "sgl_kernel 0.4.4, " types " logits, " tokens MR_ALL_BITS
 #define CELL(c, v, s) [MR_CELL_##c] = {v, s}
 #define OUTSIDE CELL(SCALING, MR_SCALING_OUTSIDE, TOPK)
 #define FASTMATH CELL(DIVISION, MR_DIVISION_APPROX, 0) /* --use_fast_math */
@@ -51,20 +55,20 @@ static bool divided(const struct mr_router *r)
      {CELL(SCORE, form, 0), CELL(TIE, MR_TIE_ROWS_512, 0), CELL(NAN, MR_NAN_NEVER, 0), \
       CELL(SUM, MR_SUM_BUTTERFLY, 0), CELL(GUARD, MR_GUARD_POSITIVE, 0), OUTSIDE, \
       CELL(SHARED, MR_SHARED_SUM_RSF, 0)}}
-#define SOFTMAX_ROW(kind) \
-    {"sglang", kind, "topkGating", SOFTMAX, NULL, NULL, NULL, \
+#define SOFTMAX_ROW(kind, checked) \
+    {"sglang", kind, "topkGating", SOFTMAX, NULL, NULL, checked, \
      {CELL(SCORE, MR_FORM_SOFTMAX_MULTIPLY_FAST, 0), CELL(TIE, MR_TIE_POW2_LOWEST, 0), \
       CELL(NAN, MR_NAN_STUCK, 0), CELL(SCALING, MR_SCALING_OUTSIDE_RECIP, TOPK), FASTMATH}}
-#define TRITON_ROW(kind, form, group, mask) \
-    {"sglang-triton", kind, "router_triton", TRITON, NULL, NULL, NULL, \
+#define TRITON_ROW(kind, form, group, mask, checked) \
+    {"sglang-triton", kind, "router_triton", TRITON, NULL, NULL, checked, \
      {CELL(SCORE, form, 0), CELL(GROUP, group, 0), CELL(MASK, mask, 0), \
       CELL(NAN, MR_NAN_LOW_ONCE, 0), CELL(SUM, MR_SUM_VECTORS, LAYOUT), \
       CELL(GUARD, MR_GUARD_POSITIVE, 0), OUTSIDE, FULL, CELL(SHARED, MR_SHARED_EACH_RECIP, 0)}}
 /* How Triton spreads the slots over threads was found from recordings: a warp keeps the layout in
  * which it loads 16 bytes of logits. */
 #define LAYOUT "Triton 3.6 on an H200: seen in recordings, not read @v0.5.23"
-#define TORCH_ROW(kind, name, group, mask) \
-    {"sglang", kind, name, TOPK, NULL, NULL, NULL, \
+#define TORCH_ROW(kind, name, group, mask, checked) \
+    {"sglang", kind, name, TOPK, NULL, NULL, checked, \
      {CELL(SCORE, MR_FORM_SIGMOID_TRITON, COMPILED), CELL(GROUP, group, 0), CELL(MASK, mask, 0), \
       CELL(TIE, MR_TIE_UNDEFINED, 0), CELL(NAN, MR_NAN_TORCH, 0), \
       CELL(SUM, MR_SUM_BUTTERFLY, COMPILED), CELL(GUARD, MR_GUARD_EPS_FP32, 0), OUTSIDE, \
@@ -74,10 +78,10 @@ static const struct mr_profile_row rows[] = {
     JIT_ROW(MR_KIND_SIGMOID, MR_FORM_SIGMOID_EXP),
     JIT_ROW(MR_KIND_SQRT_SOFTPLUS, MR_FORM_SOFTPLUS_LOG1P),
     /* Without renormalisation it does not scale either. */
-    {"sglang", MR_KIND_SIGMOID, "topk_sigmoid", SIGMOID, NULL, NULL, NULL,
+    {"sglang", MR_KIND_SIGMOID, "topk_sigmoid", SIGMOID, NULL, NULL, ALL("3 x 1024"),
      {CELL(SCORE, MR_FORM_SIGMOID_FASTMATH, 0), CELL(NAN, MR_NAN_STUCK, 0),
-      CELL(GUARD, MR_GUARD_EPS_FP32, 0), CELL(SCALING, MR_SCALING_OUTSIDE_FIRST, TOPK), FASTMATH}},
-    {"sglang", MR_KIND_SIGMOID, "topk_sigmoid 0.4", AOT, NULL, NULL, NULL,
+      CELL(GUARD, MR_GUARD_EPS_FP32, 0), CELL(SCALING, MR_SCALING_OUTSIDE_FIRST, TOPK)}},
+    {"sglang", MR_KIND_SIGMOID, "topk_sigmoid 0.4", AOT, NULL, NULL, AOT_RAN(TYPES, "3 x 1024"),
      {CELL(SCORE, MR_FORM_SIGMOID_FASTMATH, 0), CELL(NAN, MR_NAN_STUCK, 0),
       CELL(WEIGHT, MR_WEIGHT_KEY_MINUS_BIAS, 0), CELL(SCALING, MR_SCALING_OUTSIDE_RECIP, TOPK), FASTMATH}},
     {"sglang", MR_KIND_SIGMOID, "kimi_k2 gate", KIMI, "E = 256 or 384, k <= 8; on request", kimi,
@@ -85,18 +89,20 @@ static const struct mr_profile_row rows[] = {
      {CELL(SCORE, MR_FORM_SIGMOID_EXP, 0), CELL(TIE, MR_TIE_ROWS_512, 0),
       CELL(NAN, MR_NAN_NEVER, 0), CELL(GUARD, MR_GUARD_POSITIVE, 0),
       CELL(SCALING, MR_SCALING_OUTSIDE_FACTOR, TOPK)}},
-    TORCH_ROW(MR_KIND_SIGMOID, "biased_topk_impl", MR_PGROUP_NONE, MR_MASK_NONE),
+    TORCH_ROW(MR_KIND_SIGMOID, "biased_topk_impl", MR_PGROUP_NONE, MR_MASK_NONE,
+              RAN("fp32", "1024")),
     {"sglang", MR_KIND_SIGMOID_GROUPS, "moe_fused_gate", GROUPS,
-     "bias, g = 2^n <= 32, E/g <= 32", fused_groups, NULL,
+     "bias, g = 2^n <= 32, E/g <= 32", fused_groups, AOT_RAN("fp32", "512"),
      {CELL(SCORE, MR_FORM_SIGMOID_FASTMATH, AOT), CELL(SCORE_TYPE, MR_PROFILE_AS_LOGITS, 0),
       CELL(BIAS, MR_PROFILE_AS_LOGITS, 0), CELL(GROUP, MR_PGROUP_TOP2, 0),
       CELL(MASK, MR_MASK_NEVER, 0), CELL(NAN, MR_NAN_STUCK, 0), OUTSIDE,
       CELL(DIVISION, MR_DIVISION_APPROX, AOT), CELL(SHARED, MR_SHARED_SUM_RSF, 0)}},
-    TORCH_ROW(MR_KIND_SIGMOID_GROUPS, "biased_grouped", MR_PGROUP_TOP2, MR_MASK_NEG_INF),
-    SOFTMAX_ROW(MR_KIND_SOFTMAX),
-    SOFTMAX_ROW(MR_KIND_SOFTMAX_RENORM),
+    TORCH_ROW(MR_KIND_SIGMOID_GROUPS, "biased_grouped", MR_PGROUP_TOP2, MR_MASK_NEG_INF,
+              RAN("fp32", "512")),
+    SOFTMAX_ROW(MR_KIND_SOFTMAX, NULL),
+    SOFTMAX_ROW(MR_KIND_SOFTMAX_RENORM, ALL("3 x 2048") "; sgl_kernel 0.4.4 as well"),
     {"sglang", MR_KIND_SOFTMAX_RENORM, "torch_raw_logits",
-     TOPK ", fused_topk_softmax_torch_raw_logits", NULL, NULL, NULL,
+     TOPK ", fused_topk_softmax_torch_raw_logits", NULL, NULL, RAN("fp32 and bf16", "2 x 2048"),
      {CELL(RANK, MR_RANK_LOGIT, 0), CELL(SCORE, MR_FORM_SOFTMAX_DIVIDE, 0),
       CELL(TIE, MR_TIE_UNDEFINED, 0), CELL(NAN, MR_NAN_TORCH, 0),
       CELL(SUM, MR_SUM_BUTTERFLY, 0), OUTSIDE, CELL(ORDER, MR_ORDER_NONE, 0)}},
@@ -110,24 +116,26 @@ static const struct mr_profile_row rows[] = {
      {CELL(RANK, MR_RANK_LOGIT, 0), CELL(SCORE, MR_FORM_SOFTMAX_DIVIDE, 0),
       CELL(TIE, MR_TIE_UNDEFINED, 0), CELL(NAN, MR_NAN_TORCH, 0),
       CELL(SUM, MR_SUM_BUTTERFLY, 0), OUTSIDE, CELL(ORDER, MR_ORDER_NONE, 0)}},
-    TRITON_ROW(MR_KIND_SIGMOID, MR_FORM_SIGMOID_TRITON, MR_PGROUP_NONE, MR_MASK_NONE),
-    {"sglang-triton", MR_KIND_SIGMOID, "muse_spark", MUSE, "renormalised", divided, NULL,
+    TRITON_ROW(MR_KIND_SIGMOID, MR_FORM_SIGMOID_TRITON, MR_PGROUP_NONE, MR_MASK_NONE,
+               ALL("3 x 1024")),
+    {"sglang-triton", MR_KIND_SIGMOID, "muse_spark", MUSE, "renormalised", divided, RAN("fp32", "1024"),
      {CELL(SCORE, MR_FORM_SIGMOID_TRITON, 0), CELL(NAN, MR_NAN_STUCK, 0),
       CELL(SCALING, MR_SCALING_FIRST, 0), FULL}},
-    {"sglang-triton", MR_KIND_SIGMOID, "sigmoid_gate", INKLING, "renormalised", divided, NULL,
+    {"sglang-triton", MR_KIND_SIGMOID, "sigmoid_gate", INKLING, "renormalised", divided, RAN("fp32", "1024"),
      {CELL(SCORE, MR_FORM_SIGMOID_TRITON, 0), CELL(NAN, MR_NAN_BITS, 0),
       CELL(SUM, MR_SUM_BUTTERFLY, LAYOUT), FULL}},
     TRITON_ROW(MR_KIND_SIGMOID_GROUPS, MR_FORM_SIGMOID_TRITON, MR_PGROUP_TOP1_BELOW,
-               MR_MASK_NEG_INF),
-    TRITON_ROW(MR_KIND_SOFTMAX, MR_FORM_SOFTMAX_TRITON, MR_PGROUP_NONE, MR_MASK_NONE),
-    TRITON_ROW(MR_KIND_SOFTMAX_RENORM, MR_FORM_SOFTMAX_TRITON, MR_PGROUP_NONE, MR_MASK_NONE),
-    {"sglang-triton", MR_KIND_SOFTMAX_RENORM, "muse_spark", MUSE, NULL, NULL, NULL,
+               MR_MASK_NEG_INF, ALL("3 x 512")),
+    TRITON_ROW(MR_KIND_SOFTMAX, MR_FORM_SOFTMAX_TRITON, MR_PGROUP_NONE, MR_MASK_NONE, NULL),
+    TRITON_ROW(MR_KIND_SOFTMAX_RENORM, MR_FORM_SOFTMAX_TRITON, MR_PGROUP_NONE, MR_MASK_NONE,
+               ALL("3 x 2048")),
+    {"sglang-triton", MR_KIND_SOFTMAX_RENORM, "muse_spark", MUSE, NULL, NULL, RAN("fp32", "2048"),
      {CELL(SCORE, MR_FORM_SOFTMAX_TRITON, 0), CELL(NAN, MR_NAN_STUCK, 0),
       CELL(SCALING, MR_SCALING_FIRST, 0), FULL}},
-    {"sglang-triton", MR_KIND_SOFTMAX_RENORM, "gemma4_routing", GEMMA, NULL, NULL, NULL,
+    {"sglang-triton", MR_KIND_SOFTMAX_RENORM, "gemma4_routing", GEMMA, NULL, NULL, ALL("3 x 2048"),
      {CELL(RANK, MR_RANK_LOGIT, 0), CELL(SCORE, MR_FORM_SOFTMAX_TRITON, 0),
       CELL(NAN, MR_NAN_BITS, 0), CELL(SUM, MR_SUM_FOURS, LAYOUT), FULL}},
-    TRITON_ROW(MR_KIND_SQRT_SOFTPLUS, MR_FORM_SOFTPLUS_ABS, MR_PGROUP_NONE, MR_MASK_NONE),
+    TRITON_ROW(MR_KIND_SQRT_SOFTPLUS, MR_FORM_SOFTPLUS_ABS, MR_PGROUP_NONE, MR_MASK_NONE, NULL),
 };
 
 const struct mr_profile_rows mr_sglang_rows = {rows, sizeof rows / sizeof *rows};

@@ -9,6 +9,9 @@
 #define DSV4 "vLLM model_executor/layers/fused_moe/router/dsv4_topk.py @v0.33.0"
 #define LLAMA4 "vLLM tests/kernels/moe/test_routing.py @0103394, which repeats Llama4MoE"
 #define TOPK "torch.topk, sorted only with VLLM_BATCH_INVARIANT; equal keys: not promised"
+#define ON MR_H200 "vLLM 0.33.0"
+#define RAN(tokens) ON ", fp32 and bf16 logits, " tokens MR_ALL_BITS
+#define RAN32(tokens) ON ", fp32 logits, " tokens MR_ALL_BITS
 /* torch.compile turns the Python lines into Triton, where bf16 logits get fp32 scores; eager is as
  * torch has it. The order of the sum was found, not read. */
 #define INDUCTOR "torch.compile (Inductor), torch 2.11, on an H200: docs.pytorch.org; seen, not read"
@@ -51,7 +54,7 @@ static bool dsv4(const struct mr_router *r)
 static const struct mr_profile_row rows[] = {
     /* With use_grouped_topk, whatever the number of groups. */
     {"vllm", MR_KIND_SIGMOID, "one group", GROUPED,
-     "bias, E <= 512 and k <= 22, or E <= 1024 and k <= 16", one_group, NULL,
+     "bias, E <= 512 and k <= 22, or E <= 1024 and k <= 16", one_group, RAN("2 x 1024"),
      {CELL(SCORE, MR_FORM_SIGMOID_TANH, 0), CELL(TIE, MR_TIE_LOWEST, 0),
       CELL(NAN, MR_NAN_INVALID, 0), CELL(WEIGHT, MR_WEIGHT_BY_ROWS, 0),
       CELL(SUM, MR_SUM_BUTTERFLY, 0), CELL(GUARD, MR_GUARD_EPS_FP32, 0),
@@ -62,12 +65,12 @@ static const struct mr_profile_row rows[] = {
       CELL(SCORE_TYPE, MR_PROFILE_AS_LOGITS, 0), CELL(GUARD, MR_GUARD_EPS_FP32, 0),
       CELL(SCALING, MR_SCALING_FIRST, 0)}},
     /* Without use_grouped_topk, with a bias as well. */
-    {"vllm", MR_KIND_SIGMOID, "topk_sigmoid", GATING, NULL, NULL, NULL,
+    {"vllm", MR_KIND_SIGMOID, "topk_sigmoid", GATING, NULL, NULL, RAN("2 x 1024"),
      {CELL(SCORE, MR_FORM_SIGMOID_FAST, 0), CELL(NAN, MR_NAN_ZERO, 0),
       CELL(GUARD, MR_GUARD_POSITIVE, 0), CELL(SCALING, MR_SCALING_FIRST, 0), SHARED}},
     {"vllm", MR_KIND_SIGMOID_GROUPS, "grouped, small", GROUPED,
      "bias, E <= 256, E/g <= 32, E/g*topk_group <= 128, topk_group <= 4, k <= 8", small_groups,
-     NULL,
+     RAN("2 x 512"),
      {BITS, CELL(SCORE, MR_FORM_SIGMOID_TANH, 0), CELL(GROUP, MR_PGROUP_TOP2, 0),
       CELL(MASK, MR_MASK_NEG_INF, 0), CELL(GUARD, MR_GUARD_EPS_FP64, 0),
       CELL(SCALING, MR_SCALING_MUL_DIV64, 0)}},
@@ -77,7 +80,7 @@ static const struct mr_profile_row rows[] = {
       CELL(GROUP, MR_PGROUP_TOP2, 0), CELL(MASK, MR_MASK_NEVER, 0), CELL(NAN, MR_NAN_EXCLUDE, 0),
       CELL(SUM, MR_SUM_BUTTERFLY, 0), CELL(SCORE_TYPE, MR_PROFILE_AS_LOGITS, 0),
       CELL(GUARD, MR_GUARD_EPS_FP32, 0), CELL(SCALING, MR_SCALING_FIRST, 0)}},
-    {"vllm", MR_KIND_SIGMOID_GROUPS, "grouped, Python", PYTHON, NULL, NULL, NULL,
+    {"vllm", MR_KIND_SIGMOID_GROUPS, "grouped, Python", PYTHON, NULL, NULL, RAN32("512"),
      {CELL(SCORE, MR_FORM_SIGMOID_TRITON, INDUCTOR), CELL(GROUP, MR_PGROUP_BY_BIAS, 0),
       CELL(MASK, MR_MASK_NEG_INF, 0), CELL(TIE, MR_TIE_UNDEFINED, TOPK),
       CELL(NAN, MR_NAN_TORCH, TOPK), CELL(SUM, MR_SUM_BUTTERFLY, INDUCTOR),
@@ -85,7 +88,7 @@ static const struct mr_profile_row rows[] = {
     {"vllm", MR_KIND_SOFTMAX, "topkGating", GATING, NULL, NULL, NULL,
      {CELL(SCORE, MR_FORM_SOFTMAX_MULTIPLY, 0), CELL(NAN, MR_NAN_ZERO, 0),
       CELL(GUARD, MR_GUARD_POSITIVE, 0), CELL(SCALING, MR_SCALING_RECIP, BIASED), SHARED}},
-    {"vllm", MR_KIND_SOFTMAX_RENORM, "topkGating", GATING, NULL, NULL, NULL,
+    {"vllm", MR_KIND_SOFTMAX_RENORM, "topkGating", GATING, NULL, NULL, RAN("2 x 2048"),
      {CELL(SCORE, MR_FORM_SOFTMAX_MULTIPLY, 0), CELL(NAN, MR_NAN_ZERO, 0),
       CELL(GUARD, MR_GUARD_POSITIVE, 0), CELL(SCALING, MR_SCALING_RECIP, BIASED), SHARED}},
     {"vllm", MR_KIND_SOFTMAX_GROUPS, "grouped, Python", PYTHON, "no bias", unbiased, NULL,
