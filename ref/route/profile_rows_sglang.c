@@ -15,8 +15,9 @@
 #define OLD MR_UNVERIFIED "moe_fused_gate.cuh is not in 0.5.23, which was recorded"
 #define BLOCKS MR_UNVERIFIED "recorded without groups alone, and there the order of the compiled " \
                "sum of exps was not found"
-#define COMPILED "torch.compile (Inductor), torch 2.11, on an H200: seen in recordings, not read @v0.5.23"
-#define AOT "sgl_kernel 0.4.4 (PyPI): compiled; found from recordings of it, not read @v0.4.4"
+#define COMPILED "torch.compile (Inductor) @torch 2.11, on an H200: found from recordings, not read"
+#define AOT "sgl_kernel 0.4.4 (PyPI), compiled: found from recordings, not read; of the forms that give " \
+            "these bits, -use_fast_math's @v0.4.4"
 #define TYPES "fp32, bf16 and fp16"
 #define RAN(types, tokens) MR_H200 "SGLang 0.5.23, " types " logits, " tokens MR_ALL_BITS
 #define ALL(tokens) RAN(TYPES, tokens)
@@ -66,7 +67,7 @@ static bool divided(const struct mr_router *r)
       CELL(GUARD, MR_GUARD_POSITIVE, 0), OUTSIDE, FULL, CELL(SHARED, MR_SHARED_EACH_RECIP, 0)}}
 /* How Triton spreads the slots over threads was found from recordings: a warp keeps the layout in
  * which it loads 16 bytes of logits. */
-#define LAYOUT "Triton 3.6 on an H200: seen in recordings, not read @v0.5.23"
+#define LAYOUT "Triton @3.6, on an H200: found from recordings, not read"
 #define TORCH_ROW(kind, name, group, mask, checked) \
     {"sglang", kind, name, TOPK, NULL, NULL, checked, \
      {CELL(SCORE, MR_FORM_SIGMOID_TRITON, COMPILED), CELL(GROUP, group, 0), CELL(MASK, mask, 0), \
@@ -83,7 +84,9 @@ static const struct mr_profile_row rows[] = {
       CELL(GUARD, MR_GUARD_EPS_FP32, 0), CELL(SCALING, MR_SCALING_OUTSIDE_FIRST, TOPK)}},
     {"sglang", MR_KIND_SIGMOID, "topk_sigmoid 0.4", AOT, NULL, NULL, AOT_RAN(TYPES, "3 x 1024"),
      {CELL(SCORE, MR_FORM_SIGMOID_FASTMATH, 0), CELL(NAN, MR_NAN_STUCK, 0),
-      CELL(WEIGHT, MR_WEIGHT_KEY_MINUS_BIAS, 0), CELL(SCALING, MR_SCALING_OUTSIDE_RECIP, TOPK), FASTMATH}},
+      CELL(WEIGHT, MR_WEIGHT_KEY_MINUS_BIAS, 0),
+      CELL(SUM, MR_SUM_UNKNOWN, AOT ": with biases near 12 all orders give the same sum"),
+      CELL(SCALING, MR_SCALING_OUTSIDE_RECIP, TOPK), FASTMATH}},
     {"sglang", MR_KIND_SIGMOID, "kimi_k2 gate", KIMI, "E = 256 or 384, k <= 8; on request", kimi,
      NULL,
      {CELL(SCORE, MR_FORM_SIGMOID_EXP, 0), CELL(TIE, MR_TIE_ROWS_512, 0),

@@ -14,7 +14,7 @@
 #define RAN32(tokens) ON ", fp32 logits, " tokens MR_ALL_BITS
 /* torch.compile turns the Python lines into Triton, where bf16 logits get fp32 scores; eager is as
  * torch has it. The order of the sum was found, not read. */
-#define INDUCTOR "torch.compile (Inductor), torch 2.11, on an H200: docs.pytorch.org; seen, not read"
+#define INDUCTOR "torch.compile (Inductor) @torch 2.11, on an H200: found from recordings, not read"
 #define CELL(c, v, s) [MR_CELL_##c] = {v, s}
 
 /* reduceTopK: a 64-bit key of the float's ordered bits above 65535 - id. */
@@ -54,7 +54,8 @@ static bool dsv4(const struct mr_router *r)
 static const struct mr_profile_row rows[] = {
     /* With use_grouped_topk, whatever the number of groups. */
     {"vllm", MR_KIND_SIGMOID, "one group", GROUPED,
-     "bias, E <= 512 and k <= 22, or E <= 1024 and k <= 16", one_group, RAN("2 x 1024"),
+     "bias, E <= 512 and k <= 22, or E <= 1024 and k <= 16", one_group,
+     RAN("2 x 1024") "; in a block: the warp was not recorded",
      {CELL(SCORE, MR_FORM_SIGMOID_TANH, 0), CELL(TIE, MR_TIE_LOWEST, 0),
       CELL(NAN, MR_NAN_INVALID, 0), CELL(WEIGHT, MR_WEIGHT_BY_ROWS, 0),
       CELL(SUM, MR_SUM_BUTTERFLY, 0), CELL(GUARD, MR_GUARD_EPS_FP32, 0),
