@@ -67,7 +67,8 @@ enum mr_profile_type { /* MR_CELL_SCORE_TYPE, MR_CELL_BIAS, MR_CELL_OUTPUT */
 };
 enum mr_rank { /* MR_CELL_RANK */
     MR_RANK_KEY,  /* score + bias */
-    MR_RANK_LOGIT /* the logit; the score of the selected ones alone comes after */
+    MR_RANK_LOGIT, /* the logit; the score of the selected ones alone comes after */
+    MR_RANK_LOGIT_ALL /* the logit; weights are scores over all experts */
 };
 enum mr_profile_group { /* MR_CELL_GROUP */
     MR_PGROUP_NONE,

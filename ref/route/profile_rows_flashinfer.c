@@ -1,6 +1,6 @@
 /* Rows of FlashInfer: at fb28d72 (August 2026) the routing kernels in front of its fused MoE runners;
- * of release 0.7.4, NoAuxTc and hash_topk, both compiled with -use_fast_math. Selection is reduceTopK: lowest id, by the bits of the key. There is no
- * sqrt-softplus among its RoutingMethodTypes. */
+ * of release 0.7.4 NoAuxTc and hash_topk, both compiled with -use_fast_math. Selection is reduceTopK:
+ * lowest id, by the bits of the key. There is no sqrt-softplus among its RoutingMethodTypes. */
 #include "profile_rows.h"
 
 #define KERNEL "FlashInfer RoutingKernel.cuh @fb28d72"
@@ -69,7 +69,8 @@ static const struct mr_profile_row rows[] = {
      {BITS, CELL(SCORE, MR_FORM_SIGMOID_TANH_FAST, 0), CELL(GUARD, MR_GUARD_EPS_FP64, 0),
       CELL(SCALING, MR_SCALING_FP64, 0), CELL(OUTPUT, MR_PROFILE_AS_LOGITS, 0)}},
     {"flashinfer-tc", MR_KIND_SIGMOID_GROUPS, "NoAuxTc", AUX,
-     "bias, g <= 8, topk_group <= 4, E/g <= 32", groups, MR_H200 "FlashInfer 0.7.4, fp32, bf16 and fp16 logits, 3 x 512" MR_ALL_BITS,
+     "bias, g <= 8, topk_group <= 4, E/g <= 32", groups,
+     MR_H200 "FlashInfer 0.7.4, fp32, bf16 and fp16 logits, 3 x 512" MR_ALL_BITS,
      {BITS, CELL(SCORE, MR_FORM_SIGMOID_TANH_FAST, 0), CELL(GROUP, MR_PGROUP_TOP2, 0),
       CELL(MASK, MR_MASK_NEG_INF, 0), CELL(GUARD, MR_GUARD_EPS_FP64, 0),
       CELL(SCALING, MR_SCALING_FP64, 0), CELL(OUTPUT, MR_PROFILE_AS_LOGITS, 0)}},

@@ -1,5 +1,8 @@
-/* Rows of SGLang 0.5.23, and of sgl_kernel 0.4.4 which it replaces. By default routed_scaling_factor is not in the top-k: the model multiplies the
- * output (apply_routed_scaling_factor_on_output puts it in). */
+/* Rows of SGLang 0.5.23, and of sgl_kernel 0.4.4, which it replaces. By default routed_scaling_factor
+ * is not in the top-k: the model multiplies the output (apply_routed_scaling_factor_on_output puts it
+ * in, and so it was recorded). select_experts calls the Triton router for all of them; before it, for
+ * groups, it casts logits to fp32. The first row of a kind is the kernel that a profile stands for,
+ * others are found by name. */
 #include "profile_rows.h"
 
 #define JIT "SGLang python/sglang/kernels/jit/csrc/moe/moe_fused_gate.cuh @25b379e"
@@ -60,9 +63,9 @@ static bool divided(const struct mr_router *r)
     {"sglang", kind, "topkGating", SOFTMAX, NULL, NULL, checked, \
      {CELL(SCORE, MR_FORM_SOFTMAX_MULTIPLY_FAST, 0), CELL(TIE, MR_TIE_POW2_LOWEST, 0), \
       CELL(NAN, MR_NAN_STUCK, 0), CELL(SCALING, MR_SCALING_OUTSIDE_RECIP, TOPK), FASTMATH}}
-#define TRITON_ROW(kind, form, group, mask, checked) \
+#define TRITON_ROW(kind, rank, form, group, mask, checked) \
     {"sglang-triton", kind, "router_triton", TRITON, NULL, NULL, checked, \
-     {CELL(SCORE, form, 0), CELL(GROUP, group, 0), CELL(MASK, mask, 0), \
+     {CELL(SCORE, form, 0), CELL(RANK, rank, 0), CELL(GROUP, group, 0), CELL(MASK, mask, 0), \
       CELL(NAN, MR_NAN_LOW_ONCE, 0), CELL(SUM, MR_SUM_VECTORS, LAYOUT), \
       CELL(GUARD, MR_GUARD_POSITIVE, 0), OUTSIDE, FULL, CELL(SHARED, MR_SHARED_EACH_RECIP, 0)}}
 /* How Triton spreads the slots over threads was found from recordings: a warp keeps the layout in
@@ -90,7 +93,7 @@ static const struct mr_profile_row rows[] = {
     {"sglang", MR_KIND_SIGMOID, "kimi_k2 gate", KIMI, "E = 256 or 384, k <= 8; on request", kimi,
      NULL,
      {CELL(SCORE, MR_FORM_SIGMOID_EXP, 0), CELL(TIE, MR_TIE_ROWS_512, 0),
-      CELL(NAN, MR_NAN_NEVER, 0), CELL(GUARD, MR_GUARD_POSITIVE, 0),
+      CELL(NAN, MR_NAN_STUCK, 0), CELL(GUARD, MR_GUARD_POSITIVE, 0),
       CELL(SCALING, MR_SCALING_OUTSIDE_FACTOR, TOPK)}},
     TORCH_ROW(MR_KIND_SIGMOID, "biased_topk_impl", MR_PGROUP_NONE, MR_MASK_NONE,
               RAN("fp32", "1024")),
@@ -119,26 +122,30 @@ static const struct mr_profile_row rows[] = {
      {CELL(RANK, MR_RANK_LOGIT, 0), CELL(SCORE, MR_FORM_SOFTMAX_DIVIDE, 0),
       CELL(TIE, MR_TIE_UNDEFINED, 0), CELL(NAN, MR_NAN_TORCH, 0),
       CELL(SUM, MR_SUM_BUTTERFLY, 0), OUTSIDE, CELL(ORDER, MR_ORDER_NONE, 0)}},
-    TRITON_ROW(MR_KIND_SIGMOID, MR_FORM_SIGMOID_TRITON, MR_PGROUP_NONE, MR_MASK_NONE,
+    TRITON_ROW(MR_KIND_SIGMOID, MR_RANK_KEY, MR_FORM_SIGMOID_TRITON, MR_PGROUP_NONE, MR_MASK_NONE,
                ALL("3 x 1024")),
-    {"sglang-triton", MR_KIND_SIGMOID, "muse_spark", MUSE, "renormalised", divided, RAN("fp32", "1024"),
+    {"sglang-triton", MR_KIND_SIGMOID, "muse_spark", MUSE, "renormalised", divided,
+     RAN("fp32", "1024"),
      {CELL(SCORE, MR_FORM_SIGMOID_TRITON, 0), CELL(NAN, MR_NAN_STUCK, 0),
       CELL(SCALING, MR_SCALING_FIRST, 0), FULL}},
-    {"sglang-triton", MR_KIND_SIGMOID, "sigmoid_gate", INKLING, "renormalised", divided, RAN("fp32", "1024"),
+    {"sglang-triton", MR_KIND_SIGMOID, "sigmoid_gate", INKLING, "renormalised", divided,
+     RAN("fp32", "1024"),
      {CELL(SCORE, MR_FORM_SIGMOID_TRITON, 0), CELL(NAN, MR_NAN_BITS, 0),
       CELL(SUM, MR_SUM_BUTTERFLY, LAYOUT), FULL}},
-    TRITON_ROW(MR_KIND_SIGMOID_GROUPS, MR_FORM_SIGMOID_TRITON, MR_PGROUP_TOP1_BELOW,
+    TRITON_ROW(MR_KIND_SIGMOID_GROUPS, MR_RANK_KEY, MR_FORM_SIGMOID_TRITON, MR_PGROUP_TOP1_BELOW,
                MR_MASK_NEG_INF, ALL("3 x 512")),
-    TRITON_ROW(MR_KIND_SOFTMAX, MR_FORM_SOFTMAX_TRITON, MR_PGROUP_NONE, MR_MASK_NONE, NULL),
-    TRITON_ROW(MR_KIND_SOFTMAX_RENORM, MR_FORM_SOFTMAX_TRITON, MR_PGROUP_NONE, MR_MASK_NONE,
-               ALL("3 x 2048")),
+    TRITON_ROW(MR_KIND_SOFTMAX, MR_RANK_LOGIT_ALL, MR_FORM_SOFTMAX_TRITON, MR_PGROUP_NONE,
+               MR_MASK_NONE, NULL),
+    TRITON_ROW(MR_KIND_SOFTMAX_RENORM, MR_RANK_LOGIT_ALL, MR_FORM_SOFTMAX_TRITON, MR_PGROUP_NONE,
+               MR_MASK_NONE, ALL("3 x 2048")),
     {"sglang-triton", MR_KIND_SOFTMAX_RENORM, "muse_spark", MUSE, NULL, NULL, RAN("fp32", "2048"),
      {CELL(SCORE, MR_FORM_SOFTMAX_TRITON, 0), CELL(NAN, MR_NAN_STUCK, 0),
       CELL(SCALING, MR_SCALING_FIRST, 0), FULL}},
     {"sglang-triton", MR_KIND_SOFTMAX_RENORM, "gemma4_routing", GEMMA, NULL, NULL, ALL("3 x 2048"),
      {CELL(RANK, MR_RANK_LOGIT, 0), CELL(SCORE, MR_FORM_SOFTMAX_TRITON, 0),
       CELL(NAN, MR_NAN_BITS, 0), CELL(SUM, MR_SUM_FOURS, LAYOUT), FULL}},
-    TRITON_ROW(MR_KIND_SQRT_SOFTPLUS, MR_FORM_SOFTPLUS_ABS, MR_PGROUP_NONE, MR_MASK_NONE, NULL),
+    TRITON_ROW(MR_KIND_SQRT_SOFTPLUS, MR_RANK_KEY, MR_FORM_SOFTPLUS_ABS, MR_PGROUP_NONE,
+               MR_MASK_NONE, NULL),
 };
 
 const struct mr_profile_rows mr_sglang_rows = {rows, sizeof rows / sizeof *rows};
