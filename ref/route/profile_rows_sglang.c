@@ -19,8 +19,8 @@
 #define BLOCKS MR_UNVERIFIED "recorded without groups alone, and there the order of the compiled " \
                "sum of exps was not found"
 #define COMPILED "torch.compile (Inductor) @torch 2.11, on an H200: found from recordings, not read"
-#define AOT "sgl_kernel 0.4.4 (PyPI), compiled: found from recordings, not read; of the forms that give " \
-            "these bits, -use_fast_math's @v0.4.4"
+#define AOT "sgl_kernel 0.4.4 (PyPI), compiled: found from recordings, not read; of the forms that " \
+            "give these bits, -use_fast_math's @v0.4.4"
 #define TYPES "fp32, bf16 and fp16"
 #define RAN(types, tokens) MR_H200 "SGLang 0.5.23, " types " logits, " tokens MR_ALL_BITS
 #define ALL(tokens) RAN(TYPES, tokens)
