@@ -79,7 +79,7 @@ START_TEST(verify_route_profiles)
     cli_fine();
     ck_assert_ptr_nonnull(strstr(cli_last.out, "token 1: certified 7 8"));
     ck_assert_ptr_null(strstr(cli_last.out, "token 0: certified"));
-    ck_assert_ptr_nonnull(strstr(cli_last.out, "sglang (tie rule): 7 16"));
+    ck_assert_ptr_nonnull(strstr(cli_last.out, "sglang-jit (tie rule): 7 16"));
     ck_assert_ptr_nonnull(strstr(cli_last.out, "as hf for this router"));
     cli("route", cli_at("tied.json"), "--profiles", "-q", "--json", cli_at("a.json"), "--threads",
         "1");

@@ -105,7 +105,7 @@ START_TEST(validate_tie_by_rows)
     struct mr_router r = sigmoid_router(384, 2);
     static const size_t rows[] = {1, 512, 513, 4096};
     for (int i = 0; i < 4; i++) {
-        route_rows("sglang", &r, logits, bias, rows[i]);
+        route_rows("sglang-jit", &r, logits, bias, rows[i]);
         expect_ids(100, rows[i] <= 512 ? 16 : 8);
         ck_assert(note.tie && !note.undefined);
     }
@@ -153,26 +153,26 @@ START_TEST(validate_nan_rows)
     for (int i = 0; i < 3; i++) ck_assert_float_eq(weights[i], 0);
     ck_assert(note.nonfinite && !note.repeated);
     /* SGLang's gate finds nobody, and writes expert 0, weight 0, three times. */
-    route_rows("sglang", &r, logits, bias, 1);
+    route_rows("sglang-jit", &r, logits, bias, 1);
     expect_ids(0, 0, 0);
     for (int i = 0; i < 3; i++) ck_assert_float_eq(weights[i], 0);
     ck_assert(note.nonfinite && note.repeated);
-    route_rows("sglang", &r, logits, bias, 513);
+    route_rows("sglang-jit", &r, logits, bias, 513);
     expect_ids(0, 0, 0);
     /* Triton: keys -1e30 rank by id, the weights stay NaN. */
     route_rows("sglang-triton", &r, logits, bias, 1);
     expect_ids(0, 1, 2);
     ck_assert(isnan(weights[0]));
-    /* One NaN: above all for torch and by bits, below all for others. */
+    /* One NaN: above all for torch, below all for others; by bits it would be above. */
     for (int e = 0; e < 8; e++) logits[e] = (float)e;
     logits[2] = NAN;
     route_rows("hf", &r, logits, bias, 1);
     expect_ids(2, 7, 6);
     ck_assert(isnan(weights[1]));
-    route_rows("vllm", &r, logits, bias, 1);
+    route_rows("flashinfer", &r, logits, bias, 1);
     expect_ids(2, 7, 6);
-    static const char *const last[] = {"sglang", "sglang-triton"};
-    for (int i = 0; i < 2; i++) {
+    static const char *const last[] = {"sglang-jit", "sglang-triton", "vllm"};
+    for (int i = 0; i < 3; i++) {
         route_rows(last[i], &r, logits, bias, 1);
         expect_ids(7, 6, 5);
         ck_assert(isfinite(weights[0]) && note.nonfinite);
@@ -205,7 +205,7 @@ START_TEST(validate_taken_out)
     route_rows("flashinfer", &r, logits, bias, 1);
     expect_ids(2, 0, 0);
     ck_assert(note.repeated);
-    route_rows("sglang", &r, logits, bias, 1);
+    route_rows("sglang-jit", &r, logits, bias, 1);
     expect_ids(2, 0, 0);
     ck_assert_float_eq(weights[1], 0);
     route_rows("hf", &r, logits, bias, 1);
@@ -264,7 +264,8 @@ START_TEST(validate_forms)
         static const char *const triton[] = {"sglang-triton", "vllm"};
         for (int p = 0; p < 2; p++) {
             route_rows(triton[p], &r, logits, bias, 1);
-            ck_assert_float_eq_tol(weights[0], pass ? 1.0f / 6 : 0, 1e-7);
+            /* SGLang's log1p keeps them, log(1 + e^x) does not. */
+            ck_assert_float_eq_tol(weights[0], pass || p == 0 ? 1.0f / 6 : 0, 1e-7);
         }
         route_rows("hf", &r, logits, bias, 1);
         ck_assert_float_eq_tol(weights[0], 1.0f / 6, 1e-7);
@@ -272,42 +273,8 @@ START_TEST(validate_forms)
     for (int e = 0; e < 256; e++) logits[e] = -200;
     route_rows("vllm", &r, logits, bias, 1);
     ck_assert_float_eq(weights[0], 0);
-    route_rows("sglang", &r, logits, bias, 1);
+    route_rows("sglang-jit", &r, logits, bias, 1);
     ck_assert_float_eq(weights[0], 0);
-}
-END_TEST
-
-/* Against MPFR alone; first the arguments, found by a search of 60 million, whose result is within
- * 2^-50 of the middle of two floats, where binary64 does not decide. */
-START_TEST(corroborate_functions)
-{
-    static const struct {
-        float (*ours)(float);
-        int (*exact)(mpfr_ptr, mpfr_srcptr, mpfr_rnd_t);
-        float low, high, hard;
-    } f[] = {{mr_expf, mpfr_exp, -106, 89, -0x1.d2259ap+3f}, {mr_tanhf, mpfr_tanh, -10, 10, 1},
-             {mr_logf, mpfr_log, 0, 4, 0x1.2f1fd6p+3f},
-             {mr_log1pf, mpfr_log1p, -1, 4, 0x1.0f1fd6p+3f}};
-    long trials = getenv("MOEREF_LONG") ? 1000000 : 5000;
-    mpfr_t v;
-    mpfr_init2(v, 400);
-    srand(5);
-    for (int i = 0; i < 4; i++) {
-        for (long t = 0; t < trials; t++) {
-            float x = f[i].low + (f[i].high - f[i].low) * (float)rand() / (float)RAND_MAX;
-            if (t == 0) x = f[i].hard;
-            else if (t % 4 == 0) x *= ldexpf(1, -(rand() % 140)); /* towards 0, subnormals too */
-            mpfr_set_flt(v, x, MPFR_RNDN);
-            f[i].exact(v, v, MPFR_RNDN);
-            float want = mpfr_get_flt(v, MPFR_RNDN), got = f[i].ours(x);
-            ck_assert_msg(!memcmp(&want, &got, sizeof got), "function %d at %a: %a, not %a", i, x,
-                          got, want);
-        }
-        ck_assert(isnan(f[i].ours(NAN)));
-    }
-    mpfr_clear(v);
-    ck_assert(isinf(mr_expf(INFINITY)) && mr_expf(-INFINITY) == 0 && mr_tanhf(INFINITY) == 1);
-    ck_assert(isinf(mr_expf(88.8f)) && isfinite(mr_expf(88.7f)));
 }
 END_TEST
 
@@ -322,7 +289,6 @@ Suite *suite_profile_ties(void)
     tcase_add_test(ties, validate_nan_rows);
     tcase_add_test(ties, validate_taken_out);
     tcase_add_test(forms, validate_forms);
-    tcase_add_test(forms, corroborate_functions);
     suite_add_tcase(suite, ties);
     suite_add_tcase(suite, forms);
     return suite;

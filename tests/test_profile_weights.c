@@ -13,7 +13,7 @@ START_TEST(validate_types)
     route("flashinfer", &r, logits, bias);
     ck_assert_float_eq(weights[0], 0.5390625f); /* bf16 spacing 2^-8 */
     route("flashinfer-tc", &r, logits, bias);
-    ck_assert_float_eq_tol(weights[0], 0.5401174f, 2e-7);
+    ck_assert_float_eq_tol(weights[0], 0.5401174f, 2e-4); /* tanh.approx: 2^-11 */
     route_typed("flashinfer-tc", &r, logits, bias, 1, MR_TYPE_BF16);
     ck_assert_float_eq(weights[0], 0.5390625f);
     /* DeepSeek's code keeps bf16 all the way: .73046875 + .62109375 rounds to 1.3515625 (spacing
@@ -97,14 +97,14 @@ START_TEST(verify_shared_weight)
     struct mr_router r = sigmoid_router(256, 8);
     float w = -1;
     r.routed_scaling_factor = 2.5;
-    ck_assert(mr_profile_shared_weight(row_of("sglang", &r), &r, 3.0f, &w));
+    ck_assert(mr_profile_shared_weight(row_of("sglang-jit", &r), &r, 3.0f, &w));
     ck_assert_float_eq_tol(w, 0.4f, 1e-7); /* (3 / 2.5) / 3 */
     ck_assert(!mr_profile_shared_weight(row_of("hf", &r), &r, 3.0f, &w));
     r.n_group = 8;
     r.topk_group = 4;
     ck_assert(mr_profile_shared_weight(row_of("flashinfer", &r), &r, 3.0f, &w));
     ck_assert_float_eq(w, 1);
-    ck_assert(!mr_profile_scales(row_of("sglang", &r)) && mr_profile_scales(row_of("hf", &r)));
+    ck_assert(!mr_profile_scales(row_of("sglang-jit", &r)) && mr_profile_scales(row_of("hf", &r)));
     ck_assert(!mr_profile_promises_order(row_of("hf", &r)));
     ck_assert(mr_profile_promises_order(row_of("vllm", &r)));
 }

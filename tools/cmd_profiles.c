@@ -4,26 +4,36 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "../ref/io/profile_record.h"
 #include "../ref/io/report.h"
 #include "../ref/moeref.h"
 #include "../ref/route/profile.h"
+#include "case_arguments.h"
 #include "commands.h"
 #include "common.h"
 
 const char help_profiles[] =
     "usage: moeref profiles [--json F] [-v] [-q]\n"
+    "       moeref profiles CASE --observed F [--profile P] [--kernel K]\n"
     "\n"
     "Shows how engines compute a router: a table for each kind of router, a column for each\n"
     "kernel that serves it, a line for each fact. Facts hold for the commits at which they were\n"
     "read; a kernel that was not compared with its engine on a GPU is marked 'unverified'.\n"
+    "With CASE: compares what a kernel gave for the case's logits with what the profile makes of\n"
+    "them: sets of experts, their order, all bits of all weights. Exit status 1 if one differs.\n"
     "\n"
     "  -v         under each table the source of every fact: file @ commit\n"
     "  --json F   write JSON to F ('-': standard output, and no table)\n"
     "  -q         no table\n"
+    "  --observed F   safetensors, as for verify, with the rows of a launch in its metadata \"rows\"\n"
+    "  --profile P    compare with this profile; else with that in F's metadata\n"
+    "  --kernel K     with this kernel's row; else with the first that serves the router\n"
     "\n"
     "'moeref route CASE --profiles' shows where they part on an input.\n"
     "\n"
-    "example: moeref profiles -v\n";
+    "example: moeref profiles -v\n"
+    "         moeref profiles glm-5.3-flash.fp32-logits.json --observed k.safetensors --profile "
+    "vllm\n";
 
 enum { COLUMNS = 6, LABEL = 13, WIDTH = 17 }; /* 13 + 6 * 17 = 115 characters at most */
 
@@ -39,7 +49,7 @@ static void print_sources(const struct mr_profile_row *row)
 {
     printf("  %s, %s: %s\n", row->profile, row->kernel, row->source);
     if (row->when) printf("    serves: %s\n", row->when);
-    printf("    checked: %s\n", row->checked ? row->checked : "unverified on hardware");
+    printf("    checked: %s\n", row->checked ? row->checked : MR_UNVERIFIED "nothing recorded");
     for (int c = 0; c < MR_CELL_COUNT; c++)
         if (row->cell[c].source)
             printf("    %s (%s): %s\n", mr_cell_name(c), mr_cell_text(c, row->cell[c].value),
@@ -59,7 +69,7 @@ static void print_columns(const struct mr_profile_row *const *row, int count)
     }
     printf("%-*s", LABEL, "on hardware");
     for (int i = 0; i < count; i++)
-        put(row[i]->checked ? "compared" : "unverified", i + 1 == count);
+        put(mr_profile_compared(row[i]) ? "compared" : "unverified", i + 1 == count);
 }
 
 static void print_kind(enum mr_profile_kind kind, bool verbose)
@@ -87,7 +97,7 @@ static json_t *row_json(const struct mr_profile_row *row)
                                       mr_cell_source(row, c)));
     return json_pack("{s:s, s:s, s:s, s:s?, s:b, s:s?, s:o}", "profile", row->profile, "kind",
                      mr_profile_kind_name(row->kind), "kernel", row->kernel, "serves", row->when,
-                     "verified", row->checked != NULL, "checked", row->checked, "cells", cells);
+                     "verified", mr_profile_compared(row), "checked", row->checked, "cells", cells);
 }
 
 static json_t *all_json(void)
@@ -104,20 +114,65 @@ static json_t *all_json(void)
                      "profiles", "profiles", profiles, "rows", rows);
 }
 
+/* The exit status: 0 if the recording has the row's bits, 1 if not. */
+static int compare(const char *path, const char *observed, const char *name, const char *kernel,
+                   bool quiet)
+{
+    struct mr_error err = {{0}};
+    struct mr_safetensors *file;
+    const struct mr_profile_row *row;
+    struct mr_profile_record r;
+    struct mr_case *c = open_case("profiles", path, NULL, &(struct mr_case_options){.seed = -1});
+    enum mr_status status = mr_safetensors_open(observed, &file, &err);
+    if (status) die_of(status, &err);
+    if (!name) name = mr_safetensors_metadata(file, "profile");
+    if (!name) die(2, "%s: names no profile in its metadata: say --profile P", observed);
+    const struct mr_profile *profile = mr_profile_find(name);
+    if (!profile) die(2, "--profile %s: no such profile; known: %s", name, mr_profile_names());
+    status = mr_profile_kernel(profile, kernel, mr_case_router(c), false, &row, &err);
+    if (!status) status = mr_profile_record(c, file, row, &r, &err);
+    if (status) die_of(status, &err);
+    bool agrees = mr_profile_record_agrees(row, &r);
+    if (!quiet) {
+        printf("%s, %s: %zu rows: %zu with the same experts, %zu in the same order", row->profile,
+               row->kernel, r.tokens, r.sets, r.ordered);
+        if (r.undefined) printf(", %zu at a tie that the engine does not decide", r.undefined);
+        printf("; %zu of %zu weights with the same bits\n", r.same, r.weights);
+        if (!agrees) printf("first: %s\n", r.first);
+    }
+    mr_safetensors_close(file);
+    mr_case_free(c);
+    return !agrees;
+}
+
 int cmd_profiles(int argc, char **argv)
 {
-    static const struct option options[] = {{"json", required_argument, NULL, 'j'}, {0}};
-    const char *json = NULL;
+    static const struct option options[] = {{"json", required_argument, NULL, 'j'},
+                                            {"observed", required_argument, NULL, 'o'},
+                                            {"profile", required_argument, NULL, 'p'},
+                                            {"kernel", required_argument, NULL, 'k'},
+                                            {0}};
+    const char *json = NULL, *observed = NULL, *profile = NULL, *kernel = NULL;
     bool quiet = false, verbose = false;
     int c;
     opterr = 0;
     while ((c = getopt_long(argc, argv, ":qv", options, NULL)) != -1) {
         if (c == 'j') json = optarg;
+        else if (c == 'o') observed = optarg;
+        else if (c == 'p') profile = optarg;
+        else if (c == 'k') kernel = optarg;
         else if (c == 'q') quiet = true;
         else if (c == 'v') verbose = true;
         else bad_option("profiles", c, argv, optind);
     }
-    if (argc != optind) die(2, "profiles: takes no arguments (see 'moeref help profiles')");
+    if (argc - optind == 1 && observed && !json && !verbose)
+        return compare(argv[optind], observed, profile, kernel, quiet);
+    if (argc != optind)
+        die(2, "profiles: takes no arguments, or one CASE and --observed F, without --json and -v (see "
+            "'moeref help profiles')");
+    if (observed || profile || kernel)
+        die(2, "profiles: --%s goes with a CASE (see 'moeref help profiles')",
+            observed ? "observed" : profile ? "profile" : "kernel");
     char resolved[PATH_MAX];
     if (json && strcmp(json, "-")) json = output_path("--json", json, resolved);
     if (json) {
@@ -133,7 +188,7 @@ int cmd_profiles(int argc, char **argv)
         printf("%-*s %s\n", LABEL, mr_profile_at(i)->name, mr_profile_at(i)->about);
     putchar('\n');
     for (int kind = 0; kind < MR_KIND_COUNT; kind++) print_kind(kind, verbose);
-    puts("Where a tie is undefined moeref assumes the lowest id. Correctly rounded functions stand "
-         "in for CUDA's.");
+    puts("Where a tie is undefined moeref assumes the lowest id. Scalar functions are CUDA's, bit for "
+         "bit.");
     return 0;
 }

@@ -142,7 +142,7 @@ static json_t *tally_json(const struct profiles_outcome *out, int p)
                                 json_integer((json_int_t)out->pair[p < q ? p : q][p < q ? q : p]));
     return json_pack("{s:s, s:s, s:b, s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:{s:f, s:I, s:I, s:o}, "
                      "s:o}", "name", t->profile->name, "kernel", t->row->kernel, "verified",
-                     t->row->checked != NULL, "same", (json_int_t)t->set[MR_PART_SAME], "tie",
+                     mr_profile_compared(t->row), "same", (json_int_t)t->set[MR_PART_SAME], "tie",
                      (json_int_t)t->set[MR_PART_TIE], "other", (json_int_t)t->set[MR_PART_OTHER],
                      "unknown", (json_int_t)t->set[MR_PART_UNKNOWN], "why", reasons_json(t->why),
                      "repeated", (json_int_t)t->repeated, "undefined", (json_int_t)t->undefined,

@@ -7,11 +7,12 @@
 static const struct mr_profile profiles[] = {
     {"hf", "transformers on PyTorch", NULL},
     {"hf-mask0", "transformers before #45440 (2026-04): excluded groups masked with 0.0", "hf"},
-    {"vllm", "vLLM, CUDA", NULL},
-    {"sglang", "SGLang, jit CUDA kernels", NULL},
-    {"sglang-triton", "SGLang, Triton router", NULL},
+    {"vllm", "vLLM 0.33.0, CUDA", NULL},
+    {"sglang", "SGLang 0.5.23, CUDA kernels; moe_fused_gate of sgl_kernel 0.4.4", NULL},
+    {"sglang-jit", "SGLang before 0.5.23: moe_fused_gate.cuh, which 0.5.23 has no more", "sglang"},
+    {"sglang-triton", "SGLang 0.5.23, Triton router: what select_experts calls", NULL},
     {"flashinfer", "FlashInfer fb28d72, fused MoE runners", NULL},
-    {"flashinfer-tc", "FlashInfer fb28d72, NoAuxTc (fused_topk_deepseek)", NULL},
+    {"flashinfer-tc", "FlashInfer 0.7.4, NoAuxTc (fused_topk_deepseek)", NULL},
     {"deepseek", "DeepSeek's own inference code", NULL},
 };
 enum { PROFILES = sizeof profiles / sizeof *profiles };
@@ -22,7 +23,7 @@ static const char *const kind_name[MR_KIND_COUNT] = {
 
 static const char *const cell_name[MR_CELL_COUNT] = {
     "score", "score type", "ranks by", "bias", "group score", "excluded", "tie rule", "NaN, Inf",
-    "weight from", "sum order", "denominator", "scaling", "output type", "ids order",
+    "weight from", "sum order", "denominator", "scaling", "division", "output type", "ids order",
     "shared slots"};
 
 static const char *const type_text[] = {"fp32", "bf16", "as logits"};
@@ -34,26 +35,34 @@ static const struct {
 } values[MR_CELL_COUNT] = {
 #define TEXTS(...) {(const char *const[]){__VA_ARGS__}, \
                     sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *)}
-    [MR_CELL_SCORE] = TEXTS("1/(1+expf(-x))", "1/(1+__expf(-x))", "tanhf(x/2)/2+1/2", "e * (1/sum)",
-                            "e / sum", "__logf, x>20: x", "logf, x>20: x", "log1pf(expf(x))",
-                            "log1pf, x>20: x", "max+log1pf(-|x|)"),
+    [MR_CELL_SCORE] = TEXTS("1/(1+expf(-x))", "1/(1+__expf(-x))", "sigmoid, fast", "tl.sigmoid",
+                            "tanhf(x/2)/2+1/2", "tanh.approx form", "e * (1/sum)",
+                            "e * (1/sum) fast", "e / sum", "e / sum, Triton", "__logf, x>20: x",
+                            "logf, x>20: x", "tl.log, x>20: x", "log1pf(expf(x))",
+                            "log1pf, x>20: x", "max+log1pf(-|x|)", "max+log1p, fast",
+                            "max+log1p Triton"),
     [MR_CELL_SCORE_TYPE] = {type_text, 3},
     [MR_CELL_BIAS] = {type_text, 3},
-    [MR_CELL_RANK] = TEXTS("score + bias", "logit"),
+    [MR_CELL_RANK] = TEXTS("score + bias", "logit", "logit, all score"),
     [MR_CELL_GROUP] = TEXTS("-", "top-2 sum", "max", "top-2 sum or max", "top1 + below"),
     [MR_CELL_MASK] = TEXTS("-", "-Inf", "0.0", "no candidate"),
     [MR_CELL_TIE] = TEXTS("lowest id", "undefined", "<=512 rows: tree", "lowest if E=2^n"),
-    [MR_CELL_NAN] = TEXTS("score 0", "by bits", "never chosen", "key -1e30", "above Inf",
-                          "key -Inf", "no guard"),
-    [MR_CELL_WEIGHT] = TEXTS("score", "key - bias"),
-    [MR_CELL_SUM] = TEXTS("as selected", "xor butterfly", "not known"),
+    [MR_CELL_NAN] = TEXTS("score 0", "by bits", "never chosen", "key -1e30", "key -1e30, once",
+                          "above Inf", "key -Inf", "key -Inf, w 0", "no guard"),
+    [MR_CELL_WEIGHT] = TEXTS("score", "key - bias", "by rows"),
+    [MR_CELL_SUM] = TEXTS("as selected", "xor butterfly", "16-byte vectors", "fours",
+                          "not known"),
     [MR_CELL_GUARD] = TEXTS("sum", "sum > 0 or 1", "sum+1e-20 fp32", "sum+1e-20 fp64",
                             "max(sum, 1e-20)", "not divided"),
     [MR_CELL_SCALING] = TEXTS("w/d * rsf", "w * (rsf/d)", "w * (1/d) * rsf", "w*rsf / d",
-                              "w*rsf / d, fp64", "fp64, one round.", "not in top-k"),
+                              "w*rsf / d, fp64", "fp64, one round.", "outside: w/d",
+                              "outside: w*(1/d)", "outside: w*(1/d)", "outside: w*(1/d)",
+                              "w * (1/d * rsf)", "w*(rsf/d), fp64"),
+    [MR_CELL_DIVISION] = TEXTS("IEEE", "div.full", "div.approx.ftz"),
     [MR_CELL_OUTPUT] = {type_text, 3},
     [MR_CELL_ORDER] = TEXTS("descending key", "none"),
-    [MR_CELL_SHARED] = TEXTS("none", "E..: sum/rsf / d", "E..: caller's", "E..: 1", "E: 1/rsf"),
+    [MR_CELL_SHARED] = TEXTS("none", "E..: sum/rsf / d", "E..: caller's", "E..: 1", "E: 1/rsf",
+                             "E..: 1/rsf"),
 #undef TEXTS
 };
 
@@ -104,7 +113,7 @@ const struct mr_profile *mr_profile_find(const char *name)
 
 const char *mr_profile_names(void)
 {
-    return "hf, hf-mask0, vllm, sglang, sglang-triton, flashinfer, flashinfer-tc, deepseek";
+    return "hf, hf-mask0, vllm, sglang, sglang-jit, sglang-triton, flashinfer, flashinfer-tc, deepseek";
 }
 
 const struct mr_profile_row *mr_profile_row_at(size_t i)
@@ -118,29 +127,56 @@ const struct mr_profile_row *mr_profile_row_at(size_t i)
     return NULL;
 }
 
-static const struct mr_profile_row *find_row(const char *name, enum mr_profile_kind kind,
+static const struct mr_profile_row *find_row(const char *name, const char *kernel,
+                                             enum mr_profile_kind kind,
                                              const struct mr_router *router)
 {
     const struct mr_profile_row *row;
     for (size_t i = 0; (row = mr_profile_row_at(i)) != NULL; i++)
         if (row->kind == kind && !strcmp(row->profile, name) &&
-            (!row->serves || row->serves(router)))
+            (!kernel || !strcmp(row->kernel, kernel)) && (!row->serves || row->serves(router)))
             return row;
     return NULL;
+}
+
+enum mr_status mr_profile_kernel(const struct mr_profile *profile, const char *kernel,
+                                 const struct mr_router *router, bool hashed,
+                                 const struct mr_profile_row **out, struct mr_error *err)
+{
+    enum mr_profile_kind kind = mr_profile_kind_of(router, hashed);
+    *out = find_row(profile->name, kernel, kind, router);
+    if (!*out && profile->base) *out = find_row(profile->base, kernel, kind, router);
+    if (*out) return MR_OK;
+    return mr_fail(err, MR_ERR_UNSUPPORTED,
+                   "profile %s: no kernel %s%sknown for this router (%s, %d experts, top_k %d, "
+                   "n_group %d, topk_group %d, %s)", profile->name, kernel ? kernel : "",
+                   kernel ? " " : "", kind_name[kind], router->experts, router->top_k,
+                   router->n_group, router->topk_group, router->bias ? "bias" : "no bias");
 }
 
 enum mr_status mr_profile_row(const struct mr_profile *profile, const struct mr_router *router,
                               bool hashed, const struct mr_profile_row **out, struct mr_error *err)
 {
-    enum mr_profile_kind kind = mr_profile_kind_of(router, hashed);
-    *out = find_row(profile->name, kind, router);
-    if (!*out && profile->base) *out = find_row(profile->base, kind, router);
-    if (*out) return MR_OK;
-    return mr_fail(err, MR_ERR_UNSUPPORTED,
-                   "profile %s: no kernel known for this router (%s, %d experts, top_k %d, n_group "
-                   "%d, topk_group %d, %s)", profile->name, kind_name[kind], router->experts,
-                   router->top_k, router->n_group, router->topk_group,
-                   router->bias ? "bias" : "no bias");
+    return mr_profile_kernel(profile, NULL, router, hashed, out, err);
+}
+
+struct mr_profile_row mr_profile_asked(const struct mr_profile_row *row)
+{
+    struct mr_profile_row asked = *row;
+    unsigned char *scaling = &asked.cell[MR_CELL_SCALING].value;
+    switch (*scaling) {
+    case MR_SCALING_OUTSIDE: *scaling = MR_SCALING_LAST; break;
+    case MR_SCALING_OUTSIDE_FIRST: *scaling = MR_SCALING_FIRST64; break;
+    case MR_SCALING_OUTSIDE_RECIP: *scaling = MR_SCALING_RECIP; break;
+    case MR_SCALING_OUTSIDE_FACTOR: *scaling = MR_SCALING_FACTOR; break;
+    default: break;
+    }
+    return asked;
+}
+
+bool mr_profile_compared(const struct mr_profile_row *row)
+{
+    return row->checked && strncmp(row->checked, MR_UNVERIFIED, strlen(MR_UNVERIFIED));
 }
 
 bool mr_profile_promises_order(const struct mr_profile_row *row)
@@ -150,5 +186,6 @@ bool mr_profile_promises_order(const struct mr_profile_row *row)
 
 bool mr_profile_scales(const struct mr_profile_row *row)
 {
-    return row->cell[MR_CELL_SCALING].value != MR_SCALING_OUTSIDE;
+    enum mr_scaling s = row->cell[MR_CELL_SCALING].value;
+    return s < MR_SCALING_OUTSIDE || s > MR_SCALING_OUTSIDE_FACTOR;
 }

@@ -126,7 +126,7 @@ static int weight_reason(const struct trial *t, const struct mr_profile_row *row
     /* Of several that would do, the one that an engineer would call the fault. */
     static const enum mr_cell order[] = {MR_CELL_OUTPUT, MR_CELL_WEIGHT, MR_CELL_SCORE,
                                          MR_CELL_SCORE_TYPE, MR_CELL_GUARD, MR_CELL_SCALING,
-                                         MR_CELL_SUM, MR_CELL_RANK, MR_CELL_NAN};
+                                         MR_CELL_DIVISION, MR_CELL_SUM, MR_CELL_RANK, MR_CELL_NAN};
     struct mr_profile_row plain = plain_row(row, t->router), changed;
     float weights[MOST_SLOTS];
     double best = was / 2;

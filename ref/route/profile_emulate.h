@@ -1,9 +1,7 @@
 /* Emulation of a profile's row on a CPU: selection and weights in the engine's own order of fp32
- * operations. Correctly rounded expf, tanhf, logf and log1pf stand in for CUDA's, which are within
- * 1 to 2 ulp of them (CUDA C++ Programming Guide, "Mathematical Functions"), and for __expf and
- * __logf, which are worse: so scores may differ from the engine's in their last bits, and keys that
- * are closer than that may rank the other way. The denominator of a softmax over all experts is its
- * exact sum rounded once: the order of that sum depends on experts, rows and kernel. */
+ * operations, scalar functions bit for bit those of CUDA (ref/arith/cuda.h). Where the order of a sum
+ * is not known, it is the exact sum rounded once: so are sums of softmax over counts of experts that
+ * a block of threads serves, which no recording shows. */
 #ifndef MOEREF_PROFILE_EMULATE_H
 #define MOEREF_PROFILE_EMULATE_H
 
@@ -60,19 +58,13 @@ enum mr_status mr_profile_route(const struct mr_profile *profile, const struct m
 bool mr_profile_shared_weight(const struct mr_profile_row *row, const struct mr_router *router,
                               float sum, float *weight);
 
-/* Parts, for tests and other emulations. Score of one logit under a form (not softmax). */
+/* Parts, for tests and other emulations. Score of one logit, or of n, under a form (not softmax: NaN);
+ * y may be x. */
 float mr_form_score(enum mr_score_form form, float logit);
-/* Correctly rounded. */
-float mr_expf(float x), mr_tanhf(float x), mr_logf(float x), mr_log1pf(float x);
+void mr_form_scores(enum mr_score_form form, const float *x, int n, float *y);
 /* SGLang's small-row reduction over keys [experts]: the expert it selects, or -1. */
 int mr_shuffle_tree(const float *key, int experts);
 /* value rounded once to a type. */
 float mr_round_type(double value, enum mr_type type);
-
-/* Internal to the emulation (profile_select.c). */
-void mr_profile_select(const struct mr_profile_row *row, const struct mr_router *router,
-                       const struct mr_profile_batch *batch, const float *logits,
-                       const float *bias, struct mr_profile_scratch *s, int32_t *ids,
-                       bool *uniform, struct mr_profile_note *note);
 
 #endif

@@ -4,6 +4,12 @@
 
 #include "profile.h"
 
+/* Recordings: from the same logits, at 1, 6, 16 and 513 rows of a launch, the row gives the ids, their
+ * order where it promises one, and every bit of every weight. Part of them is under
+ * data/engines/profiles, where tests compare them. */
+#define MR_H200 "on an H200: "
+#define MR_ALL_BITS " tokens: all ids, all weights bit for bit"
+
 struct mr_profile_rows {
     const struct mr_profile_row *row;
     size_t count;

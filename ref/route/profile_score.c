@@ -1,67 +1,57 @@
-/* The scalar forms of the score functions, with correctly rounded elementary functions. */
+/* The scalar forms of the score functions: CUDA's functions, bit for bit (ref/arith/cuda.h). */
 #include <math.h>
-#include <mpfr.h>
-#include <string.h>
 
 #include "../num/num.h"
-#include "profile_emulate.h"
+#include "profile_private.h"
 
-/* libm's binary64 functions are within 2 ulp, 2^-51 relative (glibc manual, "Known Maximum Errors
- * in Math Functions"). If the whole interval rounds to one float, that is the correct rounding. Else
- * 200 bits decide: of 2^32 arguments none is expected to come much closer than 2^-32 ulp to the
- * middle of two floats, and results that are floats themselves never reach this. */
-static float once(float x, double (*fast)(double),
-                  int (*exact)(mpfr_ptr, mpfr_srcptr, mpfr_rnd_t))
+/* Triton's kernel of SGLang writes log1p(z) of z = exp(-|x|) out: with u = 1 + z, z itself where u
+ * is 1, else z * log(u) / (u - 1). */
+static float softplus_abs(float x)
 {
-    double y = fast(x), w = fabs(y) * 0x1p-50;
-    if (!isfinite(y)) return (float)y;
-    float lo = (float)(y - w), hi = (float)(y + w);
-    if (!memcmp(&lo, &hi, sizeof lo)) return lo;
-    mpfr_t v;
-    mpfr_init2(v, 200);
-    mpfr_set_flt(v, x, MPFR_RNDN);
-    exact(v, v, MPFR_RNDN);
-    lo = mpfr_get_flt(v, MPFR_RNDN);
-    mpfr_clear(v);
-    return lo;
+    float z = -fabsf(x), u, l;
+    mr_cuda_apply(MR_CUDA_FAST_EXPF, &z, 1, &z);
+    u = 1.0f + z;
+    mr_cuda_apply(MR_CUDA_FAST_LOGF, &u, 1, &l);
+    return fmaxf(x, 0.0f) + (u == 1.0f ? z : mr_quotient(z * l, u - 1.0f, MR_DIVISION_FULL));
 }
 
-float mr_expf(float x)
+static enum mr_cuda_id function_of(enum mr_score_form form)
 {
-    return once(x, exp, mpfr_exp);
+    switch (form) {
+    case MR_FORM_SIGMOID_EXP: return MR_CUDA_SIGMOID;
+    case MR_FORM_SIGMOID_FAST: return MR_CUDA_SIGMOID_FAST_EXPF;
+    case MR_FORM_SIGMOID_FASTMATH: return MR_CUDA_SIGMOID_FAST;
+    case MR_FORM_SIGMOID_TRITON: return MR_CUDA_SIGMOID_TRITON;
+    case MR_FORM_SIGMOID_TANH: return MR_CUDA_SIGMOID_TANHF;
+    case MR_FORM_SIGMOID_TANH_FAST: return MR_CUDA_SIGMOID_TANHF_FAST;
+    case MR_FORM_SOFTPLUS_LOG_FAST: return MR_CUDA_ROOT_FAST;
+    case MR_FORM_SOFTPLUS_LOG: return MR_CUDA_SOFTPLUS_LOGF;
+    case MR_FORM_SOFTPLUS_TRITON: return MR_CUDA_ROOT_TRITON;
+    case MR_FORM_SOFTPLUS_LOG1P: return MR_CUDA_ROOT_LOG1PF;
+    case MR_FORM_SOFTPLUS_TORCH: return MR_CUDA_ROOT_TORCH;
+    case MR_FORM_SOFTPLUS_STABLE: return MR_CUDA_ROOT_FMAXF;
+    case MR_FORM_SOFTPLUS_STABLE_FAST: return MR_CUDA_ROOT_FMAXF_FAST;
+    default: return MR_CUDA_COUNT; /* of a row, not of one logit; or of several functions */
+    }
 }
 
-float mr_tanhf(float x)
+void mr_form_scores(enum mr_score_form form, const float *x, int n, float *y)
 {
-    return once(x, tanh, mpfr_tanh);
-}
-
-float mr_logf(float x)
-{
-    return once(x, log, mpfr_log);
-}
-
-float mr_log1pf(float x)
-{
-    return once(x, log1p, mpfr_log1p);
+    enum mr_cuda_id id = function_of(form);
+    if (id != MR_CUDA_COUNT) {
+        mr_cuda_apply(id, x, (size_t)n, y);
+        for (int i = 0; i < n && form == MR_FORM_SOFTPLUS_LOG; i++) y[i] = sqrtf(y[i]);
+        return;
+    }
+    for (int i = 0; i < n; i++) y[i] = form == MR_FORM_SOFTPLUS_ABS ? softplus_abs(x[i]) : NAN;
+    if (form == MR_FORM_SOFTPLUS_ABS) mr_cuda_apply(MR_CUDA_SQRT_FTZ, y, (size_t)n, y);
 }
 
 float mr_form_score(enum mr_score_form form, float x)
 {
-    switch (form) {
-    case MR_FORM_SIGMOID_EXP:
-    case MR_FORM_SIGMOID_FAST: return 1.0f / (1.0f + mr_expf(-x));
-    /* Fused or not, the same: 0.5 t is exact, but where it underflows and adding 0.5 drowns it. */
-    case MR_FORM_SIGMOID_TANH: return 0.5f * mr_tanhf(0.5f * x) + 0.5f;
-    case MR_FORM_SOFTPLUS_LOG_FAST:
-    case MR_FORM_SOFTPLUS_LOG: return sqrtf(x > 20.0f ? x : mr_logf(1.0f + mr_expf(x)));
-    case MR_FORM_SOFTPLUS_LOG1P: return sqrtf(mr_log1pf(mr_expf(x)));
-    case MR_FORM_SOFTPLUS_TORCH: return sqrtf(x > 20.0f ? x : mr_log1pf(mr_expf(x)));
-    case MR_FORM_SOFTPLUS_STABLE: return sqrtf(fmaxf(x, 0.0f) + mr_log1pf(mr_expf(-fabsf(x))));
-    case MR_FORM_SOFTMAX_MULTIPLY:
-    case MR_FORM_SOFTMAX_DIVIDE: break; /* of a row, not of one logit */
-    }
-    return NAN;
+    float y;
+    mr_form_scores(form, &x, 1, &y);
+    return y;
 }
 
 float mr_round_type(double value, enum mr_type type)

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "profile_emulate.h"
+#include "profile_private.h"
 
 /* An order-preserving integer of a float's bits, as radix sorts use it. */
 static uint32_t twiddled(float v)
@@ -82,7 +82,8 @@ static float rounded(float v, const struct mr_profile_row *row, enum mr_type log
 }
 
 static void make_keys(const struct mr_profile_row *row, const struct mr_router *router,
-                      enum mr_type logits, const float *bias, struct mr_profile_scratch *s)
+                      enum mr_type logits, const float *x, const float *bias,
+                      struct mr_profile_scratch *s)
 {
     enum mr_nan_rule nan = row->cell[MR_CELL_NAN].value;
     unsigned type = row->cell[MR_CELL_BIAS].value;
@@ -92,7 +93,9 @@ static void make_keys(const struct mr_profile_row *row, const struct mr_router *
         if (type == MR_PROFILE_BF16) b = mr_round_type(b, MR_TYPE_BF16);
         s->key[e] = plain ? s->score[e]
                           : rounded(s->score[e] + rounded(b, row, logits), row, logits);
-        if (nan == MR_NAN_LOW && isnan(s->key[e])) s->key[e] = -1e30f;
+        if (row->cell[MR_CELL_RANK].value == MR_RANK_LOGIT_ALL) s->key[e] = x[e];
+        if ((nan == MR_NAN_LOW || nan == MR_NAN_LOW_ONCE) && isnan(s->key[e])) s->key[e] = -1e30f;
+        if (nan == MR_NAN_INVALID && s->key[e] == 0) s->key[e] = 0;
     }
 }
 
@@ -161,7 +164,9 @@ static void take_out(struct mr_profile_scratch *s, int e, enum mr_nan_rule rule)
     case MR_NAN_BITS:
     case MR_NAN_LOW: s->key[e] = -INFINITY; break;
     case MR_NAN_NEVER: s->key[e] = -FLT_MAX; break;
+    case MR_NAN_LOW_ONCE:
     case MR_NAN_TORCH:
+    case MR_NAN_INVALID:
     case MR_NAN_EXCLUDE: s->out[e] = true; break;
     }
 }
@@ -188,13 +193,15 @@ void mr_profile_select(const struct mr_profile_row *row, const struct mr_router 
 {
     enum mr_nan_rule nan = row->cell[MR_CELL_NAN].value;
     int experts = router->experts, k = router->top_k;
-    make_keys(row, router, batch->logits, bias, s);
+    make_keys(row, router, batch->logits, logits, bias, s);
     for (int e = 0; e < experts; e++) s->out[e] = false;
     *uniform = router->n_group > 1 && row->cell[MR_CELL_GROUP].value != MR_PGROUP_NONE &&
                !limit_groups(row, router, batch->logits, bias != NULL, s, note);
     for (int e = 0; e < experts; e++) {
         if (!isfinite(logits[e])) note->nonfinite = true;
-        if (nan == MR_NAN_EXCLUDE && !isfinite(logits[e])) s->key[e] = -INFINITY;
+        bool barred = nan == MR_NAN_EXCLUDE || nan == MR_NAN_INVALID;
+        bool odd = !isfinite(logits[e]) || (nan == MR_NAN_INVALID && bias && !isfinite(bias[e]));
+        if (barred && odd) s->key[e] = -INFINITY;
     }
     bool tree = row->cell[MR_CELL_TIE].value == MR_TIE_ROWS_512 && batch->rows <= 512;
     float last = -INFINITY;
