@@ -1,5 +1,6 @@
 """sglang_kernel 0.4.4, the compiled library of SGLang 0.5.14 and 0.5.15: what SGLang ran before its Triton
-router took over (0.5.15). Only the library for Hopper is loaded, sm90/common_ops.abi3.so, by torch alone.
+router took over (0.5.15). Only the library for Hopper is loaded, sm90/common_ops.abi3.so, by torch alone. It is
+compiled with -use_fast_math, the one for Blackwell is not: each sigmoid is MUFU.EX2 and MUFU.RCP in its SASS.
 Later ones, to 0.4.10, want a later torch than 2.11."""
 import ctypes
 import importlib.metadata
@@ -12,6 +13,7 @@ from for_sglang_common import Sglang, bias_of, normalises
 
 NAME = "sgl_kernel"
 VERSIONS = ("0.4.4",)
+FAST = "score:sigmoid.fast"
 
 
 def folder():
@@ -58,6 +60,9 @@ class Gate(Sglang):
     bias = True
     contiguous = True
     profile = "sglang"
+
+    def arithmetic(self, router, rows):
+        return FAST
 
     def prepare(self, p):
         self.check(p)
@@ -139,7 +144,11 @@ class TopkSoftmax(Topk):
 
 class TopkSigmoid(Topk):
     name = "topk_sigmoid"
-    about = "in-warp for powers of two up to 256 experts, else two kernels; scaled behind it"
+    about = ("in-warp for powers of two up to 256 experts, else two kernels; a weight is its key less the bias; "
+             "scaled behind it")
+
+    def arithmetic(self, router, rows):
+        return FAST
 
     def call(self, p, sgl, weights, ids):
         return lambda: sgl.topk_sigmoid(weights, ids, p.logits, normalises(p.router), p.bias)

@@ -155,12 +155,14 @@ class DeepSeek(Chain):
 
 class DeepSeekDeterministic(Chain):
     name = "chain_deepseek_deterministic"
-    about = "the same under --enable-deterministic-inference: torch.mm with fp32 output at every row count"
+    about = ("the same under --enable-deterministic-inference: torch.mm with fp32 output at every row count, "
+             "which that mode replaces by matmul_persistent: srt/batch_invariant_ops/batch_invariant_ops.py")
 
     def product(self, p):
         import torch
-        weight = as_bf16(p)
-        return lambda: torch.mm(p.hidden, weight.t(), out_dtype=torch.float32)
+        matmul = of("srt.batch_invariant_ops.batch_invariant_ops").matmul_persistent
+        hidden, weight = p.hidden.contiguous(), as_bf16(p).t().contiguous()
+        return lambda: matmul(hidden, weight, out_dtype=torch.float32)
 
 
 class Glm4(Chain):

@@ -252,7 +252,8 @@ class TopkSoftmaxPack(Sglang):
 
 class MuseSpark(Sglang):
     name = "muse_spark"
-    about = "one warp a row, a sorted slice a lane: kernels/jit/csrc/muse_spark/routing.cuh"
+    about = ("one warp a row, a sorted slice a lane, without router_score_division_eps, which its model gives "
+             "as 1e-15: kernels/jit/csrc/muse_spark/routing.cuh")
     takes = "logits"
     scores = ("sigmoid", "softmax")
     by_logit = True
@@ -298,6 +299,10 @@ class InklingTriton(Sglang):
     norm = True
     most_k = 32
     profile = "sglang-triton"
+
+    def refuses_shape(self, router, rows):
+        if router.top_k == 1:
+            return "top_k 1 without shared experts does not compile: tl.topk of one"
 
     def prepare(self, p):
         import torch
