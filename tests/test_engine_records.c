@@ -19,10 +19,6 @@ Suite *suite_engine_records(void);
 START_TEST(validate_recordings)
 {
     struct engine_records r;
-    if (access(RECORDINGS "/EXPECTED", F_OK)) {
-        fputs("engine_records: no " RECORDINGS "/EXPECTED: nothing was judged\n", stderr);
-        return;
-    }
     ck_assert_msg(engine_records_check(RECORDINGS, &r), "%s", r.fault);
     ck_assert_uint_gt(r.files, 0);
     ck_assert_uint_gt(r.rows, 0);

@@ -83,10 +83,10 @@ static void collect(pid_t pid, int out, int err)
 
 void cli_run(const struct cli_setup *setup, const char *const arguments[])
 {
-    const char *argv[64] = {program()};
+    const char *argv[512] = {program()}; /* a recording an argument */
     size_t count = 1;
     for (; arguments[count - 1]; count++) {
-        ck_assert_uint_lt(count, 63);
+        ck_assert_uint_lt(count, 511);
         argv[count] = arguments[count - 1];
     }
     free(cli_last.out);

@@ -32,6 +32,8 @@ def making(moeref, case, seed):
         return f"make {case} export cases/{m['base']}.json --logits {m['type']}{seeded}"
     if (HERE / "cases" / f"{case}.json").exists():
         return f"make {case} export cases/{case}.json{seeded}"
+    if (HERE / "cases/suspects" / f"{case}.json").exists():
+        return f"make {case} export cases/suspects/{case}.json"
     path = moeref.case(case, seed)
     found = MADE.search(path.read_text())
     if not found or m:
