@@ -1,5 +1,5 @@
 """FlashInfer's kernels from logits to experts: NoAuxTc, hash_topk, the general top_k."""
-from engine import Kernel
+from engine import Kernel, Unsupported
 from flashinfer_package import dense_logits, module
 
 
@@ -148,6 +148,11 @@ class TopKDeterministic(TopK):
     name = "top_k_deterministic"
     about = "top_k(sorted, deterministic, tie_break = 1: smaller index), the radix kernel: csrc/topk.cu; softmax by torch"
     options = {"sorted": True, "deterministic": True, "tie_break": 1}
+
+    def prepare(self, problem):
+        if not problem.logits.is_contiguous():
+            raise Unsupported("takes rows of logits without gaps: csrc/topk.cu checks it")
+        return super().prepare(problem)
 
 
 KERNELS = (FusedTopkDeepseek, AfterTopEight, HashTopk, TopKDefault, TopKDeterministic)
