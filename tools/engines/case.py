@@ -174,6 +174,7 @@ class Exported:
 
     def __init__(self, path, folder, options):
         self.given, self.folder, self.options = Path(path), Path(folder), options
+        self.made = set()  # types whose logits were made here: DIR may hold another seed's
         document = read_json(path)
         if is_exported(path) and not options:
             self.main = Case(path)
@@ -191,10 +192,10 @@ class Exported:
     def logits(self, kind):
         """Exact logits, rounded once."""
         name = f"{self.main.name}.{kind}-logits.json"
-        beside = self.main.path.parent / name
-        if beside.exists():
+        beside = self.given.parent / name
+        if self.main.path == self.given and beside.exists():
             return beside
-        made = self.folder / name
-        if not made.exists():
+        if kind not in self.made:
             export(self.given, self.folder, [*self.options, "--logits", kind])
-        return made
+            self.made.add(kind)
+        return self.folder / name
