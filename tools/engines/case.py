@@ -12,7 +12,6 @@ from engine import Router
 
 TYPES = {"F64": "float64", "F32": "float32", "BF16": "bfloat16", "F16": "float16", "I64": "int64",
          "I32": "int32", "I16": "int16", "I8": "int8", "U8": "uint8"}
-SHORT = {"F32": "fp32", "BF16": "bf16", "F16": "fp16"}
 INPUT = re.compile(r"(.+)\.model\.layers\.(\d+)\.mlp\.gate\.(input|logits)$")
 # Keys of a case that an exported one has no use for: it holds all that they stand for.
 FOREIGN = ("config", "generate", "inline", "names")

@@ -117,7 +117,8 @@ def arguments():
         p.error("expected --engine, --case, --rows and --out, or --list")
     if a.time and a.jobs > 1:
         p.error("--time: one child at a time, without --jobs")
-    if min(MAX_TOKENS if a.max_tokens is None else a.max_tokens, a.jobs) < 1 or a.logits_rows < 0 or min(a.timeout, a.build_timeout) <= 0:
+    least = min(MAX_TOKENS if a.max_tokens is None else a.max_tokens, a.jobs)
+    if least < 1 or a.logits_rows < 0 or min(a.timeout, a.build_timeout) <= 0:
         p.error("expected positive numbers")
     settle(a.case, a, p)
     return a, p
