@@ -246,6 +246,7 @@ check-oracles: all check-python
 	$(PYTHON) tests/capture/check_capture.py $(BUILD)/moeref
 	$(PYTHON) tests/engines/check_table.py $(BUILD)/moeref
 	$(PYTHON) tests/engines/check_pack.py
+	$(PYTHON) tests/engines/check_spans.py
 
 ## check-python: tests of tools/python with PYTHON (python3), which needs numpy; torch's if it is there
 check-python: all shared

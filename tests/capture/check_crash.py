@@ -9,7 +9,7 @@ import time
 import models
 from capture import capture
 from spool import Spool, salvage
-from support import HERE, TOOLS, generate, prompt, tensors
+from support import TOOLS, generate, prompt, tensors
 
 
 def command(*args):

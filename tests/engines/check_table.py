@@ -92,14 +92,34 @@ def record(glm, folder):
     put(folder, "b.ordered", 6, *swapped, tokens=index)
     put(folder, "c.outside", 1, right[0], right[1], tokens=index + 1)
     put(folder, "c.exact", 16, *right, tokens=index)
+    put(folder, "c.cut", 16, *right, tokens=index)
+    cut = folder / "glm4moe-tiny" / "c.cut.m16.logits.safetensors"
+    cut.write_bytes(cut.read_bytes()[:-4])
     put(folder, "c.unwritten", 16, *right[:2], tokens=index, unwritten="3 elements, first: ids")
     (folder / "glm4moe-tiny" / "c.none.m1.safetensors").write_bytes(b"\x08\0\0\0\0\0\0\0{}      ")
     (folder / "run.json").write_text(json.dumps({"records": [
         {"engine": "d", "kernel": "gone", "case": "glm4moe-tiny", "rows": r, "status": "NOT_RUN",
          "reason": "died of signal 11"} for r in ROWS] + [
         {"engine": "a", "kernel": "a.right", "case": "glm4moe-tiny", "rows": 1, "status": "RUN",
-         "us": {"us_cold": 3.5}}]}))
+         "us": {"us_cold": 3.5}},
+        {"engine": "d", "kernel": "d.sorts", "case": "glm4moe-tiny", "rows": 6, "status": "RUN",
+         "faulty": ["books"], "faults": {"books": "1 launches, first: sorted_total: 4"}}]}))
     return flips
+
+
+def statuses(moeref, cases, glm):
+    """Faults that show in one place alone, each in a folder of its own."""
+    right, index = glm.route(False), np.arange(glm.tokens, dtype=np.int64)
+    books = {"engine": "d", "kernel": "d.sorts", "case": "glm4moe-tiny", "rows": 6, "status": "RUN",
+             "faulty": ["books"], "faults": {"books": "1 launches, first: sorted_total: 4"}}
+    for name, status in (("sound", 0), ("books", 1), ("logits", 1)):
+        with tempfile.TemporaryDirectory(prefix="check-table.") as out:
+            logits = right[2] + np.float32(name == "logits")
+            put(Path(out), "a.one", 6, *right[:2], logits, tokens=index)
+            (Path(out) / "run.json").write_text(json.dumps([books] if name == "books" else []))
+            ran = subprocess.run([sys.executable, HERE / "tools/engines/table.py", out, "--cases", cases,
+                                  "--moeref", moeref, "--identify-rows", ""], capture_output=True, text=True)
+        expect(f"status of {name}", (ran.returncode, ran.stderr), (status, ""))
 
 
 def expect(name, found, wanted):
@@ -123,10 +143,11 @@ def main():
              "--json", out / "table.json", "--identify-rows", "16"], capture_output=True, text=True)
         expect("status (a file cannot be judged)", (ran.returncode, ran.stderr), (3, ""))
         table = json.loads((out / "table.json").read_text())
+        statuses(moeref, cases, glm)
     kernels = {k["kernel"]: k for k in table["kernels"]}
     n = glm.tokens
     expect("kernels", sorted(kernels), ["a.bf16", "a.liar", "a.right", "b.moody", "b.ordered", "b.twice",
-                                        "c.exact", "c.outside", "c.unwritten"])
+                                        "c.cut", "c.exact", "c.outside", "c.unwritten"])
     for k in ("a.right", "c.exact"):
         expect(k, {v: c for v, c in kernels[k]["rows"][0]["verdicts"].items() if c}, {"exact": n})
         expect(k, kernels[k]["explained"]["groups"], [])
@@ -155,8 +176,9 @@ def main():
     expect("not run", table["not_run"], [{"kernel": "d.gone", "case": "glm4moe-tiny", "status": "NOT_RUN",
                                           "reason": "died of signal 11", "rows": list(ROWS)}])
     expect("times", kernels["a.right"]["rows"][0]["us"], {"us_cold": 3.5})
-    for word in ("`a.liar`", "b.twice`, glm4moe-tiny: 1 tokens malformed", "died of signal 11",
-                 "| no |", "3 elements"):
+    expect("logits not judged", kernels["c.cut"]["rows"][0]["logits"].keys(), {"reason"})
+    for word in ("`a.liar`", "`d.sorts`, glm4moe-tiny: books: 6", "`c.cut` | NOT_JUDGED | logits: ",
+                 "b.twice`, glm4moe-tiny: 1 tokens malformed", "died of signal 11", "| no |", "3 elements"):
         expect(f"markdown: {word}", word in ran.stdout, True)
     print("check_table: fine")
 

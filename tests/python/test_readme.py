@@ -1,4 +1,5 @@
-"""The lines of tools/python/README.md, as they stand there and in the README above: a sound kernel passes, faulty ones not."""
+"""The lines of tools/python/README.md, as they stand there and in the README above: a sound kernel passes,
+faulty ones do not."""
 import os
 import re
 import sys

@@ -7,8 +7,6 @@ import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 
-import numpy as np
-
 import moeref
 from support import ROUTER, kernel, problem, refused
 

@@ -12,7 +12,6 @@ from engine import Router
 
 TYPES = {"F64": "float64", "F32": "float32", "BF16": "bfloat16", "F16": "float16", "I64": "int64",
          "I32": "int32", "I16": "int16", "I8": "int8", "U8": "uint8"}
-SHORT = {"F32": "fp32", "BF16": "bf16", "F16": "fp16"}
 INPUT = re.compile(r"(.+)\.model\.layers\.(\d+)\.mlp\.gate\.(input|logits)$")
 # Keys of a case that an exported one has no use for: it holds all that they stand for.
 FOREIGN = ("config", "generate", "inline", "names")
@@ -174,6 +173,7 @@ class Exported:
 
     def __init__(self, path, folder, options):
         self.given, self.folder, self.options = Path(path), Path(folder), options
+        self.made = set()  # types whose logits were made here: DIR may hold another seed's
         document = read_json(path)
         if is_exported(path) and not options:
             self.main = Case(path)
@@ -191,10 +191,10 @@ class Exported:
     def logits(self, kind):
         """Exact logits, rounded once."""
         name = f"{self.main.name}.{kind}-logits.json"
-        beside = self.main.path.parent / name
-        if beside.exists():
+        beside = self.given.parent / name
+        if self.main.path == self.given and beside.exists():
             return beside
-        made = self.folder / name
-        if not made.exists():
+        if kind not in self.made:
             export(self.given, self.folder, [*self.options, "--logits", kind])
-        return made
+            self.made.add(kind)
+        return self.folder / name

@@ -95,7 +95,7 @@ def feed(child, work, engine, limits, report, remaining):
             if "failed" in line:
                 return line["failed"]
             if "ready" in line:
-                work.came_up(engine, line["ready"])
+                work.came_up(engine)
             if line.get("at") == "run":
                 rows = line["rows"]
             elif "record" in line:
@@ -121,19 +121,22 @@ def feed(child, work, engine, limits, report, remaining):
         child.kill()
     if why and unit is None:
         return f"before its first kernel: {why}"
-    if why and rows is not None:
-        unit["rows"].remove(rows)
-        report(unit, rows, {"status": "NOT_RUN", "reason": why})
+    if why:
+        # Also of one that died before its first row count, as of a case that it cannot read.
         unit["deaths"] = unit.get("deaths", 0) + 1
+        if rows is not None:
+            unit["rows"].remove(rows)
+            report(unit, rows, {"status": "NOT_RUN", "reason": why})
     if unit and unit["rows"]:
-        put_back(unit, work, report)
+        put_back(unit, work, report, why)
     return None
 
 
-def put_back(unit, work, report):
+def put_back(unit, work, report, why):
     """The row counts that are left, for a child of their own."""
     if unit.get("deaths", 0) < DEATHS:
         work.back({**unit, "alone": True})
         return
     for r in unit["rows"]:
-        report(unit, r, {"status": "NOT_RUN", "reason": f"not tried: its child died {DEATHS} times before"})
+        report(unit, r, {"status": "NOT_RUN",
+                         "reason": f"not tried: its child died {DEATHS} times before; the last: {why}"})

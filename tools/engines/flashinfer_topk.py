@@ -21,8 +21,8 @@ class FusedTopkDeepseek(Kernel):
             return "top_k <= 8"
         candidates = router.topk_group * router.n_group  # sic: not the size of a group
         if candidates < router.top_k:
-            return (f"Invalid configuration: topk_group * n_group ({candidates}) must be >= topk "
-                    f"({router.top_k}): fused_routing_dsv3.py:167")
+            return (f"its check wants topk_group * n_group, {candidates}, to be no less than top_k, "
+                    f"{router.top_k}: fused_routing_dsv3.py:167")
         if router.n_group == 1:
             return "E <= 384 without groups" if router.experts > 384 else None
         if router.group_score != "top2-sum":

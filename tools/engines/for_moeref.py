@@ -107,6 +107,9 @@ class Own(Kernel):
         k = self.structs.get(problem.device.type)
         if k is None:
             raise Unsupported(f"no build of it for {problem.device.type}")
+        if k.memory != (abi.DEVICE if problem.device.type == "cuda" else abi.HOST):
+            raise Unsupported("its pointers are of the host's memory" if k.memory == abi.HOST else
+                              "its pointers are of a device's memory")
         try:
             return Session(k, self._problem(k, problem.router, problem.rows), problem)
         except abi.Refused as e:

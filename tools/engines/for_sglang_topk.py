@@ -86,12 +86,12 @@ class FusedGatePacked(FusedGate):
 
     def prepare(self, p):
         import torch
-        self.packed = p.empty((p.rows, p.router.top_k), torch.int32)
+        packed = self.packed = p.empty((p.rows, p.router.top_k), torch.int32)
         inner = super().prepare(p)
 
         def launch():
             inner()
-            return {"packed": self.packed}
+            return {"packed": packed}
         return launch
 
     def options(self, p):

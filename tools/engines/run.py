@@ -117,7 +117,8 @@ def arguments():
         p.error("expected --engine, --case, --rows and --out, or --list")
     if a.time and a.jobs > 1:
         p.error("--time: one child at a time, without --jobs")
-    if min(MAX_TOKENS if a.max_tokens is None else a.max_tokens, a.jobs) < 1 or a.logits_rows < 0 or min(a.timeout, a.build_timeout) <= 0:
+    least = min(MAX_TOKENS if a.max_tokens is None else a.max_tokens, a.jobs)
+    if least < 1 or a.logits_rows < 0 or min(a.timeout, a.build_timeout) <= 0:
         p.error("expected positive numbers")
     settle(a.case, a, p)
     return a, p
@@ -265,7 +266,18 @@ def environment(a):
     return {**alone, **os.environ}
 
 
+def forget(out, units):
+    """Recordings of an earlier run, which would stand for what fails in this one."""
+    for u in units:
+        for r in u["rows"]:
+            for ending in ("", ".logits", ".sorted"):
+                name = f"{u['engine']}.{u['kernel']}.m{r}{ending}.safetensors"
+                (out / u["case_name"] / name).unlink(missing_ok=True)
+
+
 def execute(a, told, units, run, log, begin):
+    forget(a.out, units)
+    asked = {(f"{u['engine']}.{u['kernel']}", u["case_name"], r): u for u in units for r in u["rows"]}
     work = Work(units)
     engines = {name: (path, said.get("version")) for name, path, said in told}
     timed = sorted({r for c in a.case for r in (TIMED if c["rows"] == list(ROW_AXIS) else c["rows"])})
@@ -301,6 +313,9 @@ def execute(a, told, units, run, log, begin):
     for t in threads:
         t.join()
     give_up(work.rest(), children.OVER)
+    known = {(r["kernel"], r["case"], r["rows"]) for r in run.records}
+    for key in sorted(asked.keys() - known):
+        report(asked[key], key[2], {"status": "NOT_RUN", "reason": "the runner lost it: see standard error"})
 
 
 def needed(a, told, cases):

@@ -164,8 +164,10 @@ def fill(moeref, entries, options):
 
 
 def name_sums(moeref, entries, document, options):
-    """Adds what identify says, to the rows of the document."""
-    asked = [e.logits.get(r.rows, r) for e in entries for r in e.main]
+    """Adds what identify says, to the rows of the document that were judged."""
+    asked = [e.logits.get(r.rows, r) for e, out in zip(entries, document["kernels"])
+             for r, row in zip(e.main, out["rows"])
+             if row["status"] == "RUN" and "reason" not in row.get("logits", {})]
     try:
         answers = table_identify.identify(moeref, asked, options.identify_rows)
     except Bad as e:
@@ -179,15 +181,19 @@ def name_sums(moeref, entries, document, options):
 
 
 def add_records(document, records):
-    """Times, to the rows; kernels that did not run, apart."""
+    """Times, to the rows; apart, kernels that did not run, and those that broke a rule and gave nothing to
+    judge (sorted positions alone)."""
     rows = {(k["kernel"], k["case"], r["rows"]): r for k in document["kernels"] for r in k["rows"]}
-    silent = {}
+    silent, document["broken"] = {}, []
     for r in records:
         name = r["kernel"] if r["kernel"].startswith(f"{r.get('engine')}.") \
             else f"{r.get('engine')}.{r['kernel']}"
         row = rows.get((name, r.get("case"), r.get("rows")))
         if row and r.get("us") is not None:
             row["us"] = r["us"]
+        if not row and r.get("faulty"):
+            document["broken"].append({"kernel": name, "case": r.get("case"), "rows": r.get("rows"),
+                                       "faults": {f: r["faults"][f] for f in r["faulty"]}})
         if r["status"] != "RUN":
             key = (name, r.get("case"), r["status"], r.get("reason", ""))
             silent.setdefault(key, []).append(r.get("rows"))
@@ -260,10 +266,12 @@ def main(arguments=None):
         print(f"table.py: {e}", file=sys.stderr)
         return 3
     rows = [r for k in document["kernels"] for r in k["rows"]]
-    if document["faults"] or any(r["status"] != "RUN" for r in rows):
+    logits = [r["logits"] for r in rows if "logits" in r]
+    if document["faults"] or any(r["status"] != "RUN" for r in rows) or any("reason" in x for x in logits):
         return 3
-    bad = any(document["verdicts"][v] for v in ("wrong", "malformed", "nonfinite"))
-    return int(bad or any(set(r["faults"]) & set(BROKEN) for r in rows))
+    judged = [document["verdicts"], *(x["verdicts"] for x in logits)]
+    bad = any(d[v] for d in judged for v in ("wrong", "malformed", "nonfinite"))
+    return int(bad or bool(document["broken"]) or any(set(r["faults"]) & set(BROKEN) for r in rows))
 
 
 if __name__ == "__main__":

@@ -125,6 +125,12 @@ def findings(document):
         broken = said(k["rows"], ("unwritten", "memory", "inputs", "canary", "books"))
         if broken:
             out += f"- `{k['kernel']}`, {k['case']}: {broken}\n"
+    apart = {}
+    for b in document["broken"]:
+        apart.setdefault((b["kernel"], b["case"]), []).append(b)
+    for (kernel, case), found in apart.items():
+        names = dict.fromkeys(f for b in found for f in b["faults"])
+        out += f"- `{kernel}`, {case}: {said(found, names)}\n"
     return out
 
 
@@ -137,6 +143,9 @@ def silent(document):
         for r in k["rows"]:
             if r["status"] != "RUN":
                 reasons.setdefault((k["kernel"], r["status"], r["reason"]), set()).add(k["case"])
+            elif "reason" in r.get("logits", {}):
+                reasons.setdefault((k["kernel"], "NOT_JUDGED", f"logits: {r['logits']['reason']}"),
+                                   set()).add(k["case"])
     out = "| kernel | status | reason | cases |\n|---|---|---|---|\n" if reasons else ""
     for (kernel, status, reason), cases in sorted(reasons.items()):
         names = sorted(map(str, cases))

@@ -8,7 +8,8 @@ of the case's own exact ones, say so: they do less than the others. Below it the
 measured in the same processes, from the fastest to the slowest. Marks say what is not a plain
 figure: s, timed on the stream, since the launch could not be captured; h, there, where the host was
 late; e, by events, which hold the launch of the graph, too. A line says whether others used the
-machine meanwhile. An entry that was timed in another way than the others is no basis for a ratio. `-`: not run, or not served; `?`: run, and not timed.
+machine meanwhile. An entry that was timed in another way than the others is no basis for a ratio.
+`-`: not run, or not served; `?`: run, and not timed.
 """
 import argparse
 import json

@@ -1,5 +1,5 @@
 /* Makes vLLM's routing functions torch operators when they are compiled alone, from vLLM's own sources
- * and headers (vllm_ops.py): vLLM's registration names many more, which would have to be compiled too.
+ * and headers (vllm_tree.py): vLLM's registration names many more, which would have to be compiled too.
  * The schemas are what the declarations in csrc/moe/moe_ops.h say. */
 #include <torch/csrc/stable/library.h>
 

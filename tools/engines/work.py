@@ -4,6 +4,7 @@ spared."""
 import threading
 
 ROW_COUNT, COMPILE, IMPORT = 0.15, 3.0, 8.0  # seconds, guessed: only the order of work depends on it
+FAILURES = 3  # children of an engine, one after the other, that did not come up
 
 
 def cost(unit):
@@ -15,7 +16,7 @@ def cost(unit):
 class Work:
     def __init__(self, units):
         self.state, self.waiting, self.active = threading.Condition(), {}, {}
-        self.begun, self.up = set(), set()
+        self.begun, self.up, self.failures = set(), set(), {}
         # What compiles comes first, so that it is no one's last.
         for u in sorted(units, key=lambda u: (u["turn"], not u["compiles"])):
             self.waiting.setdefault(u["engine"], []).append(u)
@@ -64,16 +65,20 @@ class Work:
             self.waiting[unit["engine"]].append(unit)
             self.state.notify_all()
 
-    def came_up(self, engine, seconds):
+    def came_up(self, engine):
         with self.state:
             self.up.add(engine)
+            self.failures[engine] = 0
 
     def ended(self, engine, failed):
-        """A child has ended. Where none ever came up, no other will: returns what waited."""
+        """A child has ended. Where none ever came up, or none of the last few did (the device is lost), no
+        other will: returns what waited."""
         with self.state:
             self.active[engine] -= 1
             dropped = []
-            if failed and engine not in self.up:
+            self.failures[engine] = self.failures.get(engine, 0) + bool(failed)
+            if failed and (engine not in self.up or
+                           not self.active[engine] and self.failures[engine] >= FAILURES):
                 dropped, self.waiting[engine] = self.waiting[engine], []
             self.state.notify_all()
             return dropped
