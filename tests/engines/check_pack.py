@@ -12,6 +12,7 @@ TOOL = ROOT / "tools" / "engines" / "pack.py"
 sys.path.insert(0, str(TOOL.parent))
 import observed
 import pack
+from output_file import output_file
 
 bad = 0
 
@@ -99,6 +100,14 @@ def main():
         expect("standard output", piped, out.getvalue())
         expect("standard input", command("--unpack", "-", at / "again", input=piped).returncode, 0)
         expect("what comes back of it", contents(at / "again"), wanted)
+        os.mkfifo(at / "pipe")
+        end = os.open(at / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+        with output_file(at / "pipe") as f:
+            f.write("whole")
+        expect("what a pipe got", os.read(end, 16), b"whole")
+        os.close(end)
+        expect("a pipe is no file afterwards", (at / "pipe").is_fifo(), True)
+        os.remove(at / "pipe")
         os.symlink(at / "f", at / "in" / "link")
         for arguments in (("--unpack", at / "f", at / "again"), ("--unpack", at / "none", at / "x"),
                           ("--unpack", at / "in" / "tail", at / "x"), (at / "none", at / "x"),

@@ -16,11 +16,12 @@ damaged, nor over a file that is there.
 import argparse
 import hashlib
 import json
-import os
 import struct
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
+
+from output_file import output_file
 
 MAGIC = b"moeref-pack 1\n"
 DIGEST = hashlib.sha256().digest_size
@@ -167,14 +168,8 @@ def run(a):
     if a.to == "-":
         said = pack(Path(a.source), sys.stdout.buffer, a.skip)
     else:
-        temporary = f"{a.to}.tmp.{os.getpid()}"
-        try:
-            with open(temporary, "xb") as f:
-                said = pack(Path(a.source), f, a.skip)
-            os.replace(temporary, a.to)
-        finally:
-            if os.path.exists(temporary):
-                os.remove(temporary)
+        with output_file(a.to, "wb") as f:
+            said = pack(Path(a.source), f, a.skip)
     print("{} files of {} bytes in {} bytes".format(*said), file=sys.stderr)
 
 

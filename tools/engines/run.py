@@ -30,6 +30,7 @@ import adapters
 import children
 from case import BadCase, Exported
 from engine import ROW_AXIS
+from output_file import output_file
 from work import Work
 
 SCRIPT = Path(__file__).resolve()
@@ -204,9 +205,8 @@ class Run:
             if self.a.json == "-":
                 sys.stdout.write(text)
             else:
-                temporary = f"{self.a.json}.tmp.{os.getpid()}"
-                Path(temporary).write_text(text)
-                os.replace(temporary, self.a.json)
+                with output_file(self.a.json) as f:
+                    f.write(text)
         if self.a.json != "-":
             self.summary()
         bad = any(r["status"] == "NOT_RUN" or r.get("faulty") for r in self.records)

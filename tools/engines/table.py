@@ -19,6 +19,7 @@ import table_explain
 import table_files
 import table_identify
 import table_print
+from output_file import output_file
 from table_files import Bad
 from table_judge import Moeref
 
@@ -233,10 +234,8 @@ def parse(arguments):
 
 
 def write(path, text):
-    temporary = f"{path}.tmp.{os.getpid()}"
-    with open(temporary, "w") as f:
+    with output_file(path) as f:
         f.write(text)
-    os.replace(temporary, path)
 
 
 def main(arguments=None):
