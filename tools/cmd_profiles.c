@@ -11,6 +11,7 @@
 #include "case_arguments.h"
 #include "commands.h"
 #include "common.h"
+#include "verify_profile.h"
 
 const char help_profiles[] =
     "usage: moeref profiles [--json F] [-v] [-q]\n"
@@ -114,13 +115,6 @@ static json_t *all_json(void)
                      "profiles", "profiles", profiles, "rows", rows);
 }
 
-static const struct mr_profile *named(const char *name)
-{
-    const struct mr_profile *p = mr_profile_find(name);
-    if (!p) die(2, "--profile %s: no such profile; known: %s", name, mr_profile_names());
-    return p;
-}
-
 /* The exit status: 0 if the recording has the row's bits, 1 if not. */
 static int compare(const char *path, const char *observed, const char *name, const char *kernel,
                    bool quiet)
@@ -129,13 +123,13 @@ static int compare(const char *path, const char *observed, const char *name, con
     struct mr_safetensors *file;
     const struct mr_profile_row *row;
     struct mr_profile_record r;
-    const struct mr_profile *profile = name ? named(name) : NULL; /* before anything is opened */
+    const struct mr_profile *profile = name ? profile_named(name) : NULL; /* before anything is opened */
     struct mr_case *c = open_case("profiles", path, NULL, &(struct mr_case_options){.seed = -1});
     enum mr_status status = mr_safetensors_open(observed, &file, &err);
     if (status) die_of(status, &err);
     if (!name) name = mr_safetensors_metadata(file, "profile");
     if (!name) die(2, "%s: names no profile in its metadata: say --profile P", observed);
-    if (!profile) profile = named(name);
+    if (!profile) profile = profile_named(name);
     status = mr_profile_kernel(profile, kernel, mr_case_router(c), false, &row, &err);
     if (!status) status = mr_profile_record(c, file, row, &r, &err);
     if (status) die_of(status, &err);

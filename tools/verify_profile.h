@@ -5,7 +5,11 @@
 
 #include <stdbool.h>
 
+#include "../ref/route/profile.h"
 #include "../ref/route/router.h"
+
+/* Of --profile NAME. Dies if there is none of that name. */
+const struct mr_profile *profile_named(const char *name);
 
 /* Whether ids come by descending key, for this router. Dies if there is no such profile, or if
  * it does not serve the router. */

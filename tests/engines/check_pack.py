@@ -12,16 +12,8 @@ TOOL = ROOT / "tools" / "engines" / "pack.py"
 sys.path.insert(0, str(TOOL.parent))
 import observed
 import pack
+from expecting import expect, verdict
 from output_file import output_file
-
-bad = 0
-
-
-def expect(what, found, expected):
-    global bad
-    if found != expected:
-        bad += 1
-        print(f"WRONG {what}: {found!r}, expected {expected!r}")
 
 
 def contents(folder):
@@ -115,8 +107,7 @@ def main():
             ran = command(*arguments)
             expect(f"{arguments}", (ran.returncode, ran.stderr.count(b"\n")), (3, 1))
         expect("nothing is left", sorted(p.name for p in at.iterdir()), ["again", "f", "in", "out"])
-    print(f"pack.py: {'WRONG' if bad else 'ok'}")
-    return 1 if bad else 0
+    return verdict("pack.py", "ok")
 
 
 if __name__ == "__main__":

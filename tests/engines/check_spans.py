@@ -7,16 +7,9 @@ sys.dont_write_bytecode = True
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "tools", "engines"))
 import spans
+from expecting import expect, verdict
 
 MARK, FLUSH, SPIN = "mark", "flush", "spin"
-bad = 0
-
-
-def expect(what, found, expected):
-    global bad
-    if found != expected:
-        bad += 1
-        print(f"WRONG {what}: {found!r}, expected {expected!r}")
 
 
 def refused(what, function, *arguments):
@@ -78,5 +71,4 @@ if __name__ == "__main__":
     check_sections()
     check_samples()
     check_spans()
-    print("spans: " + ("all right" if not bad else f"{bad} wrong"))
-    sys.exit(bool(bad))
+    sys.exit(verdict("spans", "all right"))

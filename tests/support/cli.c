@@ -86,7 +86,7 @@ void cli_run(const struct cli_setup *setup, const char *const arguments[])
     const char *argv[512] = {program()}; /* a recording an argument */
     size_t count = 1;
     for (; arguments[count - 1]; count++) {
-        ck_assert_uint_lt(count, 511);
+        ck_assert_uint_lt(count, sizeof argv / sizeof *argv - 1);
         argv[count] = arguments[count - 1];
     }
     free(cli_last.out);

@@ -31,6 +31,7 @@ import timing
 from case import BadCase, Case, Exported
 from engine import Unsupported
 from inputs import Inputs, Stock
+from output_file import output_file
 
 STEP = 0.032
 KERNELS = "single,pair,tiny_gemm_16,fused_topk,cublas"
@@ -176,7 +177,7 @@ def compare(a, folder):
     count = sum("timing" in s for s in comparison.said)
     print(f"\n{count} compared, {comparison.bad} differ or failed; {time.monotonic() - begin:.1f} s")
     if a.json:
-        with open(a.json, "w") as f:
+        with output_file(a.json) as f:
             json.dump(comparison.said, f, indent=1)
     return count, comparison.bad
 

@@ -30,10 +30,9 @@ def making(moeref, case, seed):
     seeded = f" --seed {seed}" if seed else ""
     if m and (HERE / "cases" / f"{m['base']}.json").exists():
         return f"make {case} export cases/{m['base']}.json --logits {m['type']}{seeded}"
-    if (HERE / "cases" / f"{case}.json").exists():
-        return f"make {case} export cases/{case}.json{seeded}"
-    if (HERE / "cases/suspects" / f"{case}.json").exists():
-        return f"make {case} export cases/suspects/{case}.json"
+    for shipped in (f"cases/{case}.json", f"cases/suspects/{case}.json"):
+        if (HERE / shipped).exists():
+            return f"make {case} export {shipped}{seeded}"
     path = moeref.case(case, seed)
     found = MADE.search(path.read_text())
     if not found or m:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from engine import Found, Kernel, Unsupported
 from for_sglang_align import Align
-from for_sglang_common import Sglang, bias_of, normalises
+from for_sglang_common import Sglang, bias_of, normalises, weights_and_ids
 
 NAME = "sgl_kernel"
 VERSIONS = ("0.4.4",)
@@ -117,10 +117,8 @@ class Topk(Sglang):
     profile = "sglang"
 
     def prepare(self, p):
-        import torch
         sgl, r = ops(), p.router
-        weights = p.empty((p.rows, r.top_k), torch.float32)
-        ids = p.empty((p.rows, r.top_k), torch.int32)
+        weights, ids = weights_and_ids(p)
         call = self.call(p, sgl, weights, ids)
 
         def launch():

@@ -58,6 +58,13 @@ class Sglang(Kernel):
             raise Unsupported("its tensor checks refuse rows that are not contiguous")
 
 
+def weights_and_ids(p):
+    """Outputs that the caller brings: [rows, top_k] fp32 and int32."""
+    import torch
+    shape = p.rows, p.router.top_k
+    return p.empty(shape, torch.float32), p.empty(shape, torch.int32)
+
+
 def bias_of(p):
     """A bias where the engine asks for one and the router has none: zeros, as its callers pass."""
     import torch

@@ -4,7 +4,7 @@ routed_scaling_factor is folded in by apply_routed_scaling_factor_on_output wher
 default: most of SGLang's MoE layers multiply their output instead), and by a multiplication behind the
 kernel where `about` says so.
 """
-from for_sglang_common import Sglang, bias_of, named, normalises, of
+from for_sglang_common import Sglang, bias_of, named, normalises, of, weights_and_ids
 
 RADIX = (896, 16)  # experts and top_k of route_radix, to which moe_fused_gate hands what it covers
 
@@ -177,10 +177,8 @@ class TopkSigmoid(Sglang):
         return "score:sigmoid.fast"
 
     def prepare(self, p):
-        import torch
         topk, r = of("kernels.ops.moe.moe_topk_sigmoid"), p.router
-        weights = p.empty((p.rows, r.top_k), torch.float32)
-        ids = p.empty((p.rows, r.top_k), torch.int32)
+        weights, ids = weights_and_ids(p)
 
         def launch():
             topk.topk_sigmoid(weights, ids, p.logits, normalises(r), p.bias, r.routed_scaling_factor)
@@ -201,11 +199,9 @@ class TopkSoftmax(Sglang):
     profile = "sglang"
 
     def prepare(self, p):
-        import torch
         self.check(p)
         topk, r = of("kernels.ops.moe.moe_topk_softmax"), p.router
-        weights = p.empty((p.rows, r.top_k), torch.float32)
-        ids = p.empty((p.rows, r.top_k), torch.int32)
+        weights, ids = weights_and_ids(p)
 
         def launch():
             topk.topk_softmax(weights, ids, p.logits, normalises(r))
@@ -238,8 +234,8 @@ class TopkSoftmaxPack(Sglang):
     def prepare(self, p):
         import torch
         pack, r = of("kernels.ops.lora.moe.trtllm_lora_temp.topk_softmax_pack"), p.router
-        weights = p.empty((p.rows, r.top_k), torch.float32)
-        ids, packed = (p.empty((p.rows, r.top_k), torch.int32) for _ in range(2))
+        weights, ids = weights_and_ids(p)
+        packed = p.empty((p.rows, r.top_k), torch.int32)
 
         def launch():
             pack.topk_softmax_pack(weights, ids, packed, p.logits, normalises(r))
@@ -268,11 +264,9 @@ class MuseSpark(Sglang):
             return "experts must be a multiple of 4"
 
     def prepare(self, p):
-        import torch
         self.check(p)
         route, r, bias = getattr(of(self.where), self.what), p.router, bias_of(p)
-        weights = p.empty((p.rows, r.top_k), torch.float32)
-        ids = p.empty((p.rows, r.top_k), torch.int32)
+        weights, ids = weights_and_ids(p)
 
         def launch():
             return named(route(p.logits, bias, r.top_k, r.routed_scaling_factor,

@@ -8,10 +8,11 @@ compared for that reason), pools of CUDA graphs, and allocators of an engine's o
 the same old bytes in both runs, and an unwritten element in it is then not seen.
 """
 import json
-import os
 import struct
 
 import numpy as np
+
+from output_file import output_file
 
 POISONS = (0xFF, 0x7B)
 CANARY = 0xA5
@@ -112,9 +113,7 @@ def write(path, tensors, metadata):
         at += len(data)
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    temporary = f"{path}.tmp.{os.getpid()}"
-    with open(temporary, "wb") as f:
+    with output_file(path, "wb") as f:
         f.write(struct.pack("<Q", len(text)) + text)
         for _, _, data in tensors.values():
             f.write(data)
-    os.replace(temporary, path)

@@ -15,6 +15,7 @@ import torch
 
 import vllm_routers
 import vllm_tree
+from output_file import output_file
 
 CUDA = "cuda"
 
@@ -269,7 +270,7 @@ def main():
             print(f"    {word}: {value}", flush=True)
         said.append({"name": name, "about": about, "verdict": verdict, "numbers": numbers})
     if given.json:
-        with open(given.json, "w") as file:
+        with output_file(given.json) as file:
             document = json.dumps({"engine": "vllm", "engine_version": found.version, "device": device,
                                    "torch": torch.__version__, "suspects": said})
             json.dump(json.loads(document, parse_constant=str), file, indent=1)  # JSON has no NaN
